@@ -1,0 +1,7 @@
+"""HOW MANY: one rule per file."""
+
+from tabes.budgets.cosine import Cosine
+from tabes.budgets.even import Even
+from tabes.budgets.tokens_per_step import TokensPerStep
+
+__all__ = ["Cosine", "Even", "TokensPerStep"]

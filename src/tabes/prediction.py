@@ -1,0 +1,171 @@
+"""What the network says about some rows: statistics on demand, logits only where asked, the head run once.
+
+Shapes: B batch rows, L canvas rows, N the predicted rows of all batch rows in order, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from tabes.errors import NumericsError, UnknownNameError, UsageError
+from tabes.statistics import IMPOSSIBLE, STATISTICS, summarise
+
+__all__ = ["LogitSource", "Prediction", "Reducer"]
+
+# Logits of 126,464 words are half a megabyte a row: the head runs on about this many elements at a time.
+_CHUNK_ELEMENTS = 1 << 23
+
+Reducer = Callable[[Tensor, slice], dict[str, Tensor]]
+"""(logits_nV in float32, which of the N rows they are) -> named tensors of shape (n,)."""
+
+
+class LogitSource(Protocol):
+    """Hidden rows and the head that turns them into logits; guidance combines two of them."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def logits(self, rows: slice) -> Tensor: ...
+
+
+class Prediction:
+    """A distribution over tokens for every row in `rows_BL`, from one call of the network.
+
+    Statistics (`confidence_BL`, `margin_BL`, `entropy_BL`, ...) are computed when first read. Declare those you will
+    read (`statistics=`) and they are computed in the same pass over the logits; others cost another run of the head.
+    Where nothing was predicted a statistic is 0.
+    """
+
+    def __init__(
+        self,
+        rows_BL: Tensor,
+        source: LogitSource,
+        mask_id: int,
+        statistics: Iterable[str] = (),
+        memory: Any = None,
+    ) -> None:
+        self.rows_BL = rows_BL
+        self.source = source
+        self.mask_id = mask_id
+        self._memory = memory
+        self._wanted = frozenset(statistics)
+        self._found: dict[str, Tensor] = {}
+        self._kept_NV: Tensor | None = None
+        for name in self._wanted - STATISTICS:
+            raise UnknownNameError("statistic", name, STATISTICS)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def remembered(self) -> bool:
+        return self._memory is not None
+
+    @property
+    def memory(self) -> Any:
+        """The Memory of the forward or replay behind this prediction."""
+        if self._memory is None:
+            raise UsageError("this prediction was not remembered; ask for it with remember=True")
+        return self._memory
+
+    @property
+    def vocab_size(self) -> int:
+        return self.source.vocab_size
+
+    @property
+    def top_token_BL(self) -> Tensor:
+        """The most probable token."""
+        return self._statistic("top_token")
+
+    @property
+    def top_logit_BL(self) -> Tensor:
+        """The logit of the most probable token."""
+        return self._statistic("top_logit")
+
+    @property
+    def log_normaliser_BL(self) -> Tensor:
+        """log of the sum of exp(logits): log p(v) is the logit of v minus this."""
+        return self._statistic("log_normaliser")
+
+    @property
+    def confidence_BL(self) -> Tensor:
+        """The probability of the most probable token."""
+        return self._statistic("confidence")
+
+    @property
+    def margin_BL(self) -> Tensor:
+        """The probability of the most probable token minus that of the second."""
+        return self._statistic("margin")
+
+    @property
+    def entropy_BL(self) -> Tensor:
+        """The entropy in nats."""
+        return self._statistic("entropy")
+
+    def logits_NV(self) -> Tensor:
+        """All logits, float32, the mask id impossible: N x V numbers, so ask only if you need the distribution."""
+        return torch.cat([logits_nV for _, logits_nV in self._chunks()])
+
+    def reduce(self, reducer: Reducer) -> dict[str, Tensor]:
+        """Run `reducer` over the logits chunk by chunk, in the same pass as the declared statistics.
+
+        The named (N,) tensors it returns come back as (B, L).
+        """
+        pending = self._wanted - self._found.keys()
+        results: list[dict[str, Tensor]] = []
+        for rows, logits_nV in self._chunks():
+            statistics = summarise(logits_nV, pending) if pending else {}
+            results.append(statistics | reducer(logits_nV, rows))
+        joined = {name: torch.cat([result[name] for result in results]) for name in (results[0] if results else ())}
+        self._found |= {name: joined.pop(name) for name in pending & joined.keys()}
+        self._check(self._found)
+        return {name: self.spread(value_N) for name, value_N in joined.items()}
+
+    def spread(self, value_N: Tensor, fill: float = 0.0) -> Tensor:
+        """(N,) values at their places in (B, L)."""
+        out_BL = value_N.new_full(self.rows_BL.shape, fill)
+        return out_BL.masked_scatter(self.rows_BL, value_N)
+
+    def _statistic(self, name: str) -> Tensor:
+        if len(self) == 0:
+            dtype = torch.int64 if name == "top_token" else torch.float32
+            return torch.zeros(self.rows_BL.shape, dtype=dtype, device=self.rows_BL.device)
+        if name not in self._found:
+            self._wanted |= {name}
+            self.reduce(lambda logits_nV, rows: {})
+        return self.spread(self._found[name])
+
+    def _chunks(self) -> Iterable[tuple[slice, Tensor]]:
+        size = max(1, _CHUNK_ELEMENTS // self.vocab_size)
+        if self._kept_NV is not None:
+            yield slice(0, len(self)), self._kept_NV
+            return
+        for start in range(0, len(self), size):
+            rows = slice(start, min(start + size, len(self)))
+            logits_nV = self._without_mask(_at_least_float32(self.source.logits(rows)))
+            if len(self) <= size:
+                self._kept_NV = logits_nV
+            yield rows, logits_nV
+
+    def _without_mask(self, logits_nV: Tensor) -> Tensor:
+        mask = torch.tensor([self.mask_id], device=logits_nV.device)
+        if logits_nV.requires_grad:
+            return logits_nV.index_fill(1, mask, IMPOSSIBLE)
+        return logits_nV.index_fill_(1, mask, IMPOSSIBLE)
+
+    def _check(self, found: dict[str, Tensor]) -> None:
+        for name, value_N in found.items():
+            if value_N.is_floating_point() and not bool(torch.isfinite(value_N).all()):
+                bad_BL = self.spread(~torch.isfinite(value_N), fill=0)
+                row, position = bad_BL.nonzero()[0].tolist()
+                raise NumericsError(f"{name} is not finite", row, position)
+
+
+def _at_least_float32(logits_nV: Tensor) -> Tensor:
+    return logits_nV if logits_nV.dtype == torch.float64 else logits_nV.float()

@@ -1,0 +1,108 @@
+"""Row-cached decoding: a full forward now and then, in between only the rows that matter are recomputed.
+
+Between refreshes a step replays the rows it reads (the masked ones of the current block) and those written since;
+every other row keeps the keys and values it had. Any rule can run on it. `every=1` is exact. Costs and quality:
+docs/row-cache.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tabes.canvas import Canvas
+from tabes.denoiser import AnyDenoiser, AnyMemory, Denoiser
+from tabes.errors import UsageError
+from tabes.prediction import Prediction
+
+__all__ = ["RowCache"]
+
+
+class RowCache:
+    """`denoiser` with a full forward every `every` steps, or whenever a batch row enters a new block (`every="block"`).
+
+    The one denoiser that remembers from call to call, so each decoding takes a fresh one with `begin`.
+    """
+
+    def __init__(self, denoiser: AnyDenoiser, every: int | Literal["block"] = 4) -> None:
+        if every != "block" and (not isinstance(every, int) or every < 1):
+            raise UsageError(f"every is {every!r}; give a number of steps from 1 on, or 'block'")
+        self.denoiser = denoiser
+        self.every: int | Literal["block"] = every
+        self._memory: AnyMemory | None = None
+        self._age_B: Tensor | None = None
+        self._block_B: Tensor | None = None
+
+    @property
+    def base(self) -> Denoiser:
+        return self.denoiser.base
+
+    def begin(self) -> RowCache:
+        return RowCache(self.denoiser.begin(), self.every)
+
+    def select(self, keep_B: Tensor) -> RowCache:
+        kept = RowCache(self.denoiser.select(keep_B), self.every)
+        if self._memory is not None and self._age_B is not None and self._block_B is not None:
+            kept._memory = self._memory.select(keep_B.nonzero().squeeze(1))
+            kept._age_B, kept._block_B = self._age_B[keep_B], self._block_B[keep_B]
+        return kept
+
+    def predict(
+        self, canvas: Canvas, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False
+    ) -> Prediction:
+        stale_B = self._stale(canvas)
+        if self._memory is None or bool(stale_B.all()):
+            prediction = self.denoiser.predict(canvas, rows_BL, statistics=statistics, remember=True)
+        else:
+            wanted_BL = rows_BL | _changed(canvas, self._memory) | stale_B[:, None]
+            prediction = self.denoiser.replay(
+                self._memory,
+                wanted_BL & ~canvas.padding_BL,
+                tokens_BL=canvas.tokens_BL,
+                read_BL=rows_BL,
+                statistics=statistics,
+                remember=True,
+            )
+        self._memory = prediction.memory
+        return prediction
+
+    def replay(
+        self,
+        memory: AnyMemory,
+        rows_BL: Tensor,
+        *,
+        tokens_BL: Tensor | None = None,
+        embeddings_BLE: Tensor | None = None,
+        read_BL: Tensor | None = None,
+        statistics: Iterable[str] = (),
+        remember: bool = False,
+    ) -> Prediction:
+        return self.denoiser.replay(
+            memory,
+            rows_BL,
+            tokens_BL=tokens_BL,
+            embeddings_BLE=embeddings_BLE,
+            read_BL=read_BL,
+            statistics=statistics,
+            remember=remember,
+        )
+
+    def _stale(self, canvas: Canvas) -> Tensor:
+        """Which batch rows are due for a full forward; per row, so that a row of a batch decodes as it would alone."""
+        block_B = canvas.block_B
+        if self._memory is None or self._age_B is None or self._block_B is None:
+            self._age_B, self._block_B = torch.zeros_like(block_B), block_B
+            return torch.ones_like(block_B, dtype=torch.bool)
+        age_B = self._age_B + _changed(canvas, self._memory).any(1)
+        stale_B = block_B != self._block_B if self.every == "block" else age_B >= self.every
+        self._age_B, self._block_B = torch.where(stale_B, 0, age_B), block_B
+        return stale_B
+
+
+def _changed(canvas: Canvas, memory: AnyMemory) -> Tensor:
+    """Rows whose token is another than the one remembered."""
+    tokens_BL = memory.tokens_BL
+    return torch.ones_like(canvas.padding_BL) if tokens_BL is None else canvas.tokens_BL != tokens_BL

@@ -1,0 +1,92 @@
+"""A draw from the (tempered, filtered) distribution by inverse CDF: one uniform number per row, from the row's stream.
+
+Temperature first, then top-p (the token that crosses p is kept), then top-k, as Dream does. The limit temperature -> 0
+is `argmax`. Sums over the vocabulary are in float64, the exponentials in float32.
+Shapes: N rows, V vocabulary, K blocks of W tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from tabes.errors import UsageError
+from tabes.parts import WRITERS, Proposal, Writer
+from tabes.prediction import Prediction
+from tabes.view import View
+
+__all__ = ["Categorical", "draw"]
+
+_BLOCK = 512
+
+
+@WRITERS.register("categorical")
+@dataclass(frozen=True)
+class Categorical(Writer):
+    """token ~ softmax(logits / temperature), restricted to the `top_k` likeliest and the nucleus of mass `top_p`."""
+
+    temperature: float = 1.0
+    top_p: float | None = None
+    top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise UsageError(f"temperature is {self.temperature}; to draw tokens it must be above 0")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
+        if self.top_k is not None and self.top_k < 1:
+            raise UsageError(f"top_k is {self.top_k}; it must be 1 or more")
+
+    def propose(self, view: View, prediction: Prediction) -> Proposal:
+        uniform_N = view.uniform("writer.categorical")[prediction.rows_BL]
+
+        def reduce(logits_nV: Tensor, rows: slice) -> dict[str, Tensor]:
+            token_n = draw(self._weights(logits_nV), uniform_N[rows])
+            return {"token": token_n, "logit": logits_nV.gather(1, token_n[:, None]).squeeze(1)}
+
+        if len(prediction) == 0:
+            return Proposal(prediction.top_token_BL, prediction.top_logit_BL)
+        drawn = prediction.reduce(reduce)
+        return Proposal(drawn["token"], drawn["logit"])
+
+    def _weights(self, logits_nV: Tensor) -> Tensor:
+        """Unnormalised probabilities: the largest is 1."""
+        scaled_nV = logits_nV if self.temperature == 1.0 else logits_nV / self.temperature
+        if self.top_p is not None and self.top_p < 1:
+            scaled_nV = _nucleus(scaled_nV, self.top_p)
+        if self.top_k is not None and self.top_k < scaled_nV.shape[1]:
+            least_n1 = scaled_nV.topk(self.top_k).values[:, -1:]
+            scaled_nV = scaled_nV.masked_fill(scaled_nV < least_n1, -torch.inf)
+        return scaled_nV.softmax(-1)
+
+
+def _nucleus(logits_NV: Tensor, top_p: float) -> Tensor:
+    """-inf outside the smallest set of likeliest tokens whose mass reaches `top_p`."""
+    sorted_NV, order_NV = logits_NV.sort(dim=1, descending=True, stable=True)
+    p_NV = sorted_NV.softmax(-1, dtype=torch.float64)
+    outside_NV = p_NV.cumsum(1) - p_NV >= top_p
+    outside_NV[:, 0] = False
+    return logits_NV.masked_fill(torch.zeros_like(outside_NV).scatter_(1, order_NV, outside_NV), -torch.inf)
+
+
+def draw(weights_NV: Tensor, uniform_N: Tensor) -> Tensor:
+    """Tokens (N,) by inverse CDF: the block of the vocabulary first, then the token inside it, both in float64."""
+    N, V = weights_NV.shape
+    blocked_NKW = pad(weights_NV, (0, -V % _BLOCK)).reshape(N, -1, _BLOCK)
+    ends_NK = blocked_NKW.sum(-1, dtype=torch.float64).cumsum(1)
+    target_N1 = _below(uniform_N[:, None] * ends_NK[:, -1:], ends_NK[:, -1:])
+    block_N1 = torch.searchsorted(ends_NK, target_N1, right=True)
+    before_N1 = torch.where(block_N1 > 0, ends_NK.gather(1, (block_N1 - 1).clamp(min=0)), 0.0)
+    inside_NW = blocked_NKW[torch.arange(N, device=weights_NV.device), block_N1[:, 0]]
+    cumulative_NW = inside_NW.double().cumsum(1)
+    rest_N1 = _below((target_N1 - before_N1).clamp(min=0.0), cumulative_NW[:, -1:])
+    inside_N1 = torch.searchsorted(cumulative_NW, rest_N1, right=True)
+    return (block_N1 * _BLOCK + inside_N1).squeeze(1)
+
+
+def _below(target_N1: Tensor, end_N1: Tensor) -> Tensor:
+    """Rounding may put the target on or past the end, where there is no token: the last with any weight is meant."""
+    return torch.minimum(target_N1, torch.nextafter(end_N1, torch.zeros_like(end_N1)))
