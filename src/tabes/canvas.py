@@ -131,7 +131,8 @@ class Canvas(Batched):
 
 
 def _checked_ids(input_ids: Tensor) -> Tensor:
-    if input_ids.dim() != 2 or input_ids.dtype.is_floating_point or input_ids.dtype == torch.bool:
+    not_ids = input_ids.dtype.is_floating_point or input_ids.dtype == torch.bool
+    if input_ids.dim() != 2 or (not_ids and input_ids.numel()):
         what = f"a {input_ids.dtype} tensor of shape {tuple(input_ids.shape)}"
         raise UsageError(f"input_ids is {what}; it must be integer ids of shape (batch, length)")
     return input_ids.long()

@@ -78,7 +78,7 @@ class Denoiser:
     """A masked diffusion model: its network, its tokenizer, its ids, and the ledger of what it was asked to do."""
 
     network: Network
-    tokenizer: PreTrainedTokenizerBase | None
+    tokenizer: PreTrainedTokenizerBase | None = field(repr=False)
     mask_id: int
     pad_id: int | None = None
     eos_ids: tuple[int, ...] = ()

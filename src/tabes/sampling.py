@@ -85,7 +85,8 @@ class PartSampler:
         if self.reviser is None:
             return write_BL, None, budget, None
         remask_BL, reviser = self.reviser.revise(view, order, state.reviser)
-        last_B = (write_BL == view.canvas.masked_BL).all(1)
+        # The last step of a block is one too: taking back there would keep the block open for ever.
+        last_B = (write_BL == order.open_BL).all(1)
         remask_BL = remask_BL & ~last_B[:, None]
         write_BL, budget = self.budget.cut(view, order, remask_BL.sum(1), state.budget)
         return write_BL & order.open_BL, remask_BL, budget, reviser

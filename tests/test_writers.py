@@ -1,0 +1,67 @@
+"""Drawing tokens: exact inverse CDF, filters as transformers defines them, frequencies as the distribution says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import TopKLogitsWarper, TopPLogitsWarper
+
+from tabes.errors import UsageError
+from tabes.writers.categorical import Categorical, draw
+
+
+@given(st.integers(1, 1500), st.floats(0, 1, exclude_max=True), st.integers(0, 10_000))
+@settings(deadline=None, max_examples=60)
+def test_draw_is_the_inverse_cdf(vocab: int, uniform: float, seed: int) -> None:
+    weights_NV = torch.rand(1, vocab, generator=torch.Generator().manual_seed(seed)).clamp(min=0.3) - 0.3
+    weights_NV[0, seed % vocab] = 1.0
+    token = int(draw(weights_NV, torch.tensor([uniform], dtype=torch.float64)))
+    cumulative_V = weights_NV[0].double().cumsum(0)
+    target = uniform * float(cumulative_V[-1])
+    below = float(cumulative_V[token - 1]) if token else 0.0
+    assert weights_NV[0, token] > 0
+    assert below - 1e-9 <= target <= float(cumulative_V[token]) + 1e-9
+
+
+def test_the_largest_uniform_number_still_means_a_token() -> None:
+    weights_NV = torch.zeros(1, 1300)
+    weights_NV[0, [3, 700]] = 1.0
+    assert draw(weights_NV, torch.tensor([1.0], dtype=torch.float64)).tolist() == [700]
+    assert draw(weights_NV, torch.tensor([0.0], dtype=torch.float64)).tolist() == [3]
+
+
+def test_frequencies() -> None:
+    logits_V = torch.tensor([0.0, 1.0, 2.0, -1.0])
+    N = 40_000
+    uniform_N = (torch.arange(N, dtype=torch.float64) + 0.5) / N
+    tokens_N = draw((logits_V / 0.7).softmax(-1).expand(N, -1), uniform_N)
+    expected_V = (logits_V / 0.7).softmax(-1)
+    torch.testing.assert_close(tokens_N.bincount(minlength=4) / N, expected_V, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("top_p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("top_k", [None, 1, 5])
+def test_filters_are_those_of_transformers(top_p: float, top_k: int | None) -> None:
+    logits_NV = torch.randn(20, 30, generator=torch.Generator().manual_seed(0)) * 2
+    mine_NV = Categorical(0.8, top_p, top_k)._weights(logits_NV)
+    scores_NV = TopPLogitsWarper(top_p)(None, logits_NV / 0.8)
+    theirs_NV = scores_NV if top_k is None else TopKLogitsWarper(top_k)(None, scores_NV)
+    torch.testing.assert_close(mine_NV, theirs_NV.softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"temperature": -1.0}, "temperature is -1.0"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"top_p": 0.0}, "top_p is 0.0"),
+        ({"top_p": 1.5}, "top_p is 1.5"),
+        ({"top_k": 0}, "top_k is 0"),
+    ],
+)
+def test_bad_parameters(parameters: dict[str, float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Categorical(**parameters)
