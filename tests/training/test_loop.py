@@ -38,16 +38,16 @@ def tiny(seed: int = 0) -> BertForMaskedLM:
         return BertForMaskedLM(config)
 
 
-def cycles(first: Tensor) -> Tensor:
-    """0123 0123 ... from a random start: one seen token decides all others."""
-    return (first[:, None] + torch.arange(LENGTH)) % 4
+def copies(first: Tensor) -> Tensor:
+    """One of four tokens, over and over: one seen token decides all others."""
+    return first[:, None].repeat(1, LENGTH)
 
 
-def batch_at(step: int) -> Tensor:
-    return cycles(torch.randint(0, 4, (8,), generator=torch.Generator().manual_seed(step)))
+def batch_at(step: int, size: int = 8) -> Tensor:
+    return copies(torch.randint(0, 4, (size,), generator=torch.Generator().manual_seed(step)))
 
 
-VALIDATION = cycles(torch.arange(32) % 4)
+VALIDATION = copies(torch.arange(32) % 4)
 
 
 def run(out: Path, recipe: Recipe = RECIPE, *, seed: int = 0, resume: bool = True) -> tuple[nn.Module, list[LogRow]]:
@@ -64,11 +64,16 @@ def losses(log: list[LogRow]) -> list[tuple[int, float, float]]:
 
 
 def test_it_learns_what_can_be_learned(tmp_path: Path) -> None:
-    """One free token of four, the rest follow: log(4) / 6 nats per token is the floor."""
+    """One token of four is free, the others follow: log(4) / 6 = 0.23 nats per token; without copying 1.39.
+
+    Batches of twice the length hold every number of masks twice, so the loss is measured almost without noise.
+    """
     floor = torch.tensor(4.0).log().item() / LENGTH
-    _, log = run(tmp_path, replace(RECIPE, steps=400, validate_every=100, checkpoint_seconds=60.0))
-    assert log[0].validation > floor
-    assert floor - 0.02 < log[-1].validation < floor + 0.05
+    recipe = replace(RECIPE, steps=160, batch_size=12, other_rate=1e-2, validate_every=20, checkpoint_seconds=60.0)
+    held_out = copies(torch.arange(60) * 7 % 4)
+    log = train(tiny(), recipe, lambda step: batch_at(step, 12), held_out, MASK, tmp_path)
+    assert log[-1].validation < log[0].validation
+    assert floor - 0.02 < log[-1].validation < floor + 0.06
 
 
 def test_one_seed_gives_one_result(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The objective and a loop: enough to retrain what is bundled."""
