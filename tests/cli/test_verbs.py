@@ -113,6 +113,7 @@ def test_models_lists_what_is_bundled(command: Command) -> None:
     found = command("models", "--json").json
     assert [one["name"] for one in found["bundled"]] == list(bundled.names())
     assert all(one["summary"] and 0 < one["megabytes"] < 8 for one in found["bundled"])
+    assert {"architecture", "replays", "note"} == found["families"][0].keys()
     text = command("models")
     assert text.code == 0 and all(one["name"] in text.out for one in found["bundled"])
 

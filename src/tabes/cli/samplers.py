@@ -1,0 +1,71 @@
+"""`tabes samplers`: every decoding rule and what can be set on it."""
+
+from __future__ import annotations
+
+from inspect import Parameter, signature
+from typing import Any
+
+from tabes.cli._options import Json
+from tabes.cli._output import console, print_json
+
+__all__ = ["samplers"]
+
+
+def samplers(as_json: Json = False) -> None:
+    """List the decoding rules and their parameters.
+
+    \b
+    Set parameters with --set in generate, or after ':' in compare:
+      tabes generate ... --sampler margin --set tokens_per_step=2
+      tabes compare --samplers margin,margin:tokens_per_step=2
+    """
+    from tabes.parts import BUDGETS, RANKINGS
+    from tabes.presets import PRESETS
+
+    own = {name: RANKINGS.parameters(preset.ranking) for name, preset in sorted(PRESETS.items())}
+    if as_json:
+        found = [
+            {
+                "name": name,
+                "summary": PRESETS[name].summary,
+                "paper": PRESETS[name].paper or None,
+                "parameters": _shared() | parameters,
+            }
+            for name, parameters in own.items()
+        ]
+        print_json(found)
+        return
+    _print_table([(name, PRESETS[name].summary, PRESETS[name].paper, _spelled(own[name])) for name in own])
+    shown = console()
+    shown.print(f"\nEvery rule takes: {_spelled(_shared())}", soft_wrap=True)
+    shown.print(
+        f"Budgets: {', '.join(BUDGETS.names())}.  In a comparison add @cache=N for the row cache.", soft_wrap=True
+    )
+
+
+def _shared() -> dict[str, Any]:
+    """What `tabes.sampler` takes for any rule, with defaults."""
+    from tabes.presets import sampler
+
+    return {
+        name: parameter.default
+        for name, parameter in signature(sampler).parameters.items()
+        if parameter.kind is Parameter.KEYWORD_ONLY
+    }
+
+
+def _spelled(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={'none' if value is None else value}" for name, value in parameters.items())
+
+
+def _print_table(rows: list[tuple[str, str, str, str]]) -> None:
+    from rich.table import Table
+
+    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    columns = ("sampler", "writes first", "from", "own parameters")
+    used = [column for at, column in enumerate(columns) if any(row[at] for row in rows)]
+    for column in used:
+        shown.add_column(column)
+    for row in rows:
+        shown.add_row(*(cell for column, cell in zip(columns, row, strict=True) if column in used))
+    console().print(shown)
