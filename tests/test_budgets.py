@@ -23,9 +23,7 @@ MASK = 9
 
 def counts(budget: CountBudget, masks: int, block_length: int | None = None, given: int = 0) -> list[int]:
     """Counts a budget gives when the lowest open rows are written, no network involved."""
-    canvas = Canvas.create(
-        torch.ones(1, given).long(), mask_id=MASK, max_new_tokens=masks, block_length=block_length
-    )
+    canvas = Canvas.create(torch.ones(1, given).long(), mask_id=MASK, max_new_tokens=masks, block_length=block_length)
     randomness = Randomness.create(0, 1, torch.device("cpu"))
     state, found = budget.init(canvas), []
     while bool(canvas.masked_BL.any()):

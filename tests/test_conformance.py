@@ -57,7 +57,9 @@ def alone(canvas: Canvas, row: int) -> Canvas:
     return canvas.select(torch.tensor([row])).map(lambda value_BL: value_BL[:, content_L])
 
 
-def final(model: AnyDenoiser, canvas: Canvas, sampler: Sampler, seed: int = SEED) -> tuple[torch.Tensor, list[tabes.Step]]:
+def final(
+    model: AnyDenoiser, canvas: Canvas, sampler: Sampler, seed: int = SEED
+) -> tuple[torch.Tensor, list[tabes.Step]]:
     steps = list(tabes.decode(model, canvas, sampler, seed=seed))
     return steps[-1].canvas.tokens_BL, steps
 

@@ -97,7 +97,7 @@ def test_done_rows_cost_nothing_more(golden_model: tabes.Denoiser) -> None:
     canvas = Canvas.create(torch.tensor([[3, MASK, 4, 5], [MASK] * 4]), mask_id=MASK)
     steps = list(tabes.decode(golden_model, canvas, tabes.sampler("confidence")))
     assert [step.cost.forward_tokens for step in steps] == [8, 4, 4, 4]
-    assert [step.done_B.tolist() for step in steps][0] == [True, False]
+    assert steps[0].done_B.tolist() == [True, False]
 
 
 def test_costs_add_up() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -131,7 +132,7 @@ def test_streamer_gets_prompt_text_in_order_drafts_and_end(golden_model: tabes.D
     output = tabes.generate(golden_model, "w3 w4", max_new_tokens=6, streamer=collector)
     put = [value for kind, value in collector.calls if kind == "put"]
     assert put[0] == [3, 4]
-    assert sum(put, []) == output.sequences[0].tolist()
+    assert list(chain(*put)) == output.sequences[0].tolist()
     assert all(MASK in value for kind, value in collector.calls if kind == "draft")
     assert [kind for kind, _ in collector.calls].count("draft") == 5
     assert collector.calls[-1] == ("end", None)

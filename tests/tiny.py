@@ -46,7 +46,10 @@ class Family:
         return model.to(dtype)
 
     def network(self, dtype: torch.dtype = torch.float64) -> TransformerNetwork:
-        return network_of(self.build(dtype), self.model)
+        network = network_of(self.build(dtype), self.model)
+        # Loading notices broken replays and falls back: without this, every test below could pass on the fallback.
+        assert network.replays == (self in REPLAYING.values())
+        return network
 
 
 _ROTARY_IN_FLOAT32 = 2e-6

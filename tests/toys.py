@@ -62,7 +62,7 @@ class Clock(Batched):
 
 @dataclass(frozen=True)
 class Coins:
-    """A kernel: every mask is revealed by its own coin, tokens and coins from one draw, one step after the last mask."""
+    """A kernel: every mask is revealed by its own coin, and one step comes after the last mask."""
 
     steps: int = 6
     revises: ClassVar[bool] = False

@@ -18,9 +18,11 @@ __all__ = ["LogitSource", "Prediction", "Reducer"]
 
 # Logits of 126,464 words are half a megabyte a row: the head runs on about this many elements at a time.
 _CHUNK_ELEMENTS = 1 << 23
+# On a CPU everything after the head takes this many at a time: what one pass reads is in the cache for the next.
+_CACHED_ELEMENTS = 1 << 19
 
 Reducer = Callable[[Tensor, slice], dict[str, Tensor]]
-"""(logits_nV in float32, which of the N rows they are) -> named tensors of shape (n,)."""
+"""(logits_nV in float32, which of the N rows they are) -> named tensors of shape (n,), each row by itself."""
 
 
 class LogitSource(Protocol):
@@ -119,7 +121,7 @@ class Prediction:
         """
         pending = self._wanted - self._found.keys()
         results: list[dict[str, Tensor]] = []
-        for rows, logits_nV in self._chunks():
+        for rows, logits_nV in self._pieces():
             statistics = summarise(logits_nV, pending) if pending else {}
             results.append(statistics | reducer(logits_nV, rows))
         joined = {name: torch.cat([result[name] for result in results]) for name in (results[0] if results else ())}
@@ -152,6 +154,16 @@ class Prediction:
             if len(self) <= size:
                 self._kept_NV = logits_nV
             yield rows, logits_nV
+
+    def _pieces(self) -> Iterable[tuple[slice, Tensor]]:
+        for rows, logits_nV in self._chunks():
+            if logits_nV.requires_grad or logits_nV.device.type != "cpu":
+                yield rows, logits_nV
+                continue
+            size = max(1, _CACHED_ELEMENTS // self.vocab_size)
+            for start in range(rows.start, rows.stop, size):
+                piece = slice(start, min(start + size, rows.stop))
+                yield piece, logits_nV[piece.start - rows.start : piece.stop - rows.start]
 
     def _without_mask(self, logits_nV: Tensor) -> Tensor:
         mask = torch.tensor([self.mask_id], device=logits_nV.device)

@@ -2,7 +2,7 @@
 
 Shapes: N rows, V vocabulary. Logits come in float32 with the mask id already impossible. Everything is in nats.
 On a CPU the vocabulary passes cost as much as the head: softmax is torch's fastest exponential, a blocked maximum beats
-`max(dim)` fourfold, and both want a few rows at a time so that they stay in the cache.
+`max(dim)` fourfold, and both want a few rows at a time so that they stay in the cache (`Prediction.reduce` sees to it).
 """
 
 from __future__ import annotations
@@ -20,14 +20,6 @@ _BLOCK = 512
 
 def summarise(logits_NV: Tensor, wanted: frozenset[str]) -> dict[str, Tensor]:
     """The wanted statistics, each of shape (N,)."""
-    if logits_NV.requires_grad or logits_NV.device.type != "cpu":
-        return _summarise(logits_NV, wanted)
-    rows = max(1, (1 << 19) // logits_NV.shape[1])
-    parts = [_summarise(part_nV, wanted) for part_nV in logits_NV.split(rows)]
-    return {name: torch.cat([part[name] for part in parts]) for name in wanted}
-
-
-def _summarise(logits_NV: Tensor, wanted: frozenset[str]) -> dict[str, Tensor]:
     top_logit_N, top_token_N = _top(logits_NV)
     found = {"top_token": top_token_N, "top_logit": top_logit_N}
     if wanted - found.keys():
