@@ -65,7 +65,8 @@ def generate(
     Main arguments: `sampler`, a name from `tabes.samplers()` or an object from `tabes.sampler(...)`; `num_steps` in all
     (default: one per token); `block_length` fills as many tokens before the next ones; `temperature`, `top_p` and
     `top_k` choose the tokens. Other arguments: `cfg_scale` guides away from what would be said without the prompt and
-    doubles the work; `stop` ends a row when a stop string or id stands with nothing masked before it; `seed` as in `tabes.decode`.
+    doubles the work; `stop` ends a row when a stop string or id stands with nothing masked before it; `seed` as in
+    `tabes.decode`.
     """
     base = model.base
     if (prompt is None) == (input_ids is None):
