@@ -204,6 +204,14 @@ def test_bad_input_gets_one_sentence(golden_model: tabes.Denoiser, arguments: di
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("model", ["sudoku", torch.nn.Linear(1, 1), None])
+def test_something_that_is_no_denoiser(model: Any) -> None:
+    with pytest.raises(tabes.TabesError, match=r"make a denoiser of it with tabes.load"):
+        tabes.generate(model, "w1")
+    with pytest.raises(tabes.TabesError, match=r"make a denoiser of it with tabes.load"):
+        tabes.decode(model, Canvas.create(torch.tensor([[MASK]]), mask_id=MASK), tabes.sampler("confidence"))
+
+
 def test_a_model_without_a_tokenizer(golden_model: tabes.Denoiser) -> None:
     bare = dataclasses.replace(golden_model, tokenizer=None)
     assert tabes.generate(bare, input_ids=[[1, MASK]]).texts is None

@@ -16,7 +16,7 @@ from torch import Tensor
 from tabes.batched import select
 from tabes.canvas import Canvas, Move
 from tabes.cost import Cost
-from tabes.denoiser import AnyDenoiser
+from tabes.denoiser import AnyDenoiser, base_of
 from tabes.errors import NumericsError, TabesError, UsageError
 from tabes.randomness import Randomness
 from tabes.sampling import Sampler
@@ -94,7 +94,7 @@ def decode(
 
     Batch row b draws from the stream of `seed + b` (or of its own entry of a sequence of seeds).
     """
-    base = model.base
+    base = base_of(model)
     if not callable(getattr(sampler, "step", None)):
         raise UsageError(f"sampler is {sampler!r}; make one with tabes.sampler(name)")
     base.check(canvas)

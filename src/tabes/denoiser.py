@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
     from tabes.models.network import Network
 
-__all__ = ["AnyDenoiser", "AnyMemory", "Denoiser"]
+__all__ = ["AnyDenoiser", "AnyMemory", "Denoiser", "base_of"]
+
+
+def base_of(model: AnyDenoiser) -> Denoiser:
+    """The denoiser inside all wrappers, or one sentence for whoever passed something else."""
+    base = getattr(model, "base", None)
+    if not isinstance(base, Denoiser):
+        raise UsageError(f"model is a {type(model).__name__}; make a denoiser of it with tabes.load(...)")
+    return base
 
 
 class AnyMemory(Protocol):

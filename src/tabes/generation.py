@@ -13,7 +13,7 @@ from torch import Tensor
 from tabes.canvas import Canvas
 from tabes.cost import Cost
 from tabes.decoding import Step, decode
-from tabes.denoiser import AnyDenoiser
+from tabes.denoiser import AnyDenoiser, base_of
 from tabes.errors import UsageError
 from tabes.guidance import Guidance
 from tabes.outputs import sequences_of, texts_of
@@ -68,7 +68,7 @@ def generate(
     doubles the work; `stop` ends a row when a stop string or id stands with nothing masked before it; `seed` as in
     `tabes.decode`.
     """
-    base = model.base
+    base = base_of(model)
     if (prompt is None) == (input_ids is None):
         raise UsageError("give either a prompt or input_ids")
     if prompt is not None and attention_mask is not None:
