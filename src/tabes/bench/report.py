@@ -85,43 +85,36 @@ def _summary(sampler: str, own: Sequence[Row], first: Sequence[Row]) -> Summary:
 
 
 def table(summaries: Sequence[Summary]) -> Table:
-    """For people: scores, the difference in the headline metric, and the cost."""
+    """For people, in 80 columns: scores, the difference in the headline metric, work and time. JSON has the rest."""
     from rich.table import Table
 
     headline = next(iter(summaries[0].scores))
-    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    shown.add_column("sampler", no_wrap=True)
-    for column in (*summaries[0].scores, f"{headline} vs first", "wins/losses", "forwards", "token rows", "seconds"):
-        shown.add_column(column.replace("_", " "), justify="right")
+    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    shown.add_column("sampler", overflow="fold")
+    columns = (*(metric.replace("_", "\n") for metric in summaries[0].scores), f"{headline}\nvs first")
+    for column in (*columns, "won/\nlost", "forwards", "seconds"):
+        shown.add_column(column, justify="right", no_wrap=True)
     for summary in summaries:
         shown.add_row(*_cells(summary, headline))
     return shown
 
 
 def _cells(summary: Summary, headline: str) -> list[str]:
+    scores = [f"{100 * score:.1f}" for score in summary.scores.values()]
     found = summary.differences.get(headline)
     against = ["", ""]
     if found is not None:
-        against = [
-            f"{found.difference:+.1%} [{found.low:+.1%}, {found.high:+.1%}]".replace("%", ""),
-            f"{found.wins}/{found.losses}",
-        ]
+        gap, low, high = (f"{100 * value:+.1f}" for value in (found.difference, found.low, found.high))
+        against = [f"{gap} [{low}, {high}]", f"{found.wins}/{found.losses}"]
     cost = summary.cost
-    return [
-        summary.sampler,
-        *(f"{score:.1%}" for score in summary.scores.values()),
-        *against,
-        f"{cost.forward_equivalents:.1f}",
-        f"{cost.forward_tokens + cost.backward_tokens:,}",
-        f"{cost.seconds:.1f}",
-    ]
+    return [summary.sampler, *scores, *against, f"{cost.forward_equivalents:.1f}", f"{cost.seconds:.1f}"]
 
 
 def note(summaries: Sequence[Summary]) -> str:
     """What the table's numbers mean, for below it."""
-    text = f"{summaries[0].items} items. forwards: work per item, in full forwards of it (forward_equivalents)."
+    text = f"{summaries[0].items} items; scores in per cent; forwards: work per item in full forwards of it."
     headline = next(iter(summaries[0].scores))
     for summary in summaries[1:2]:
         found = summary.differences[headline]
-        text += f" {headline} vs first: points on the same items [{found.level:.0%} interval, {found.method}]."
+        text += f" vs first: points of {headline} on the same items [{found.level:.0%} interval, {found.method}]."
     return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +13,9 @@ from tabes.tasks import sudoku
 from tabes.tasks.base import TASKS, Item
 
 __all__ = ["SudokuTask"]
+
+# Digging takes a second or more, and a comparison asks for the same puzzles again and again.
+_puzzles = lru_cache(maxsize=8)(sudoku.puzzles)
 
 
 @TASKS.register("sudoku")
@@ -28,7 +32,7 @@ class SudokuTask:
 
     def items(self, count: int, seed: int) -> tuple[Item, ...]:
         try:
-            found = sudoku.puzzles(count, self.clues, seed)
+            found = _puzzles(count, self.clues, seed)
         except (TypeError, ValueError) as error:
             raise UsageError(f"task 'sudoku': {error}") from None
         pairs = zip(found.givens, found.solutions, strict=True)

@@ -1,0 +1,91 @@
+"""The benchmarks run and report: small sizes, no numbers checked but the ones that do not depend on the machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import overhead, replay, rowcache, rows, vocabulary
+from benchmarks.report import Verdict
+from benchmarks.rows import Rows
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "RESULTS", tmp_path)
+    for module in (vocabulary, replay):
+        monkeypatch.setattr(module, "peak_rows", lambda _name, case, contender, _job: fake_peaks(case, contender))
+
+
+def fake_peaks(case: str, contender: str) -> list[rows.Row]:
+    peak = {"forward": 0.0, "replay": 1.0, "tabes": 1.0}.get(contender, 4.0)
+    return [rows.Row(case, contender, f"{kind}_MiB", 0, peak) for kind in ("resident", "tensors")]
+
+
+def reported(module: ModuleType, name: str) -> list[Verdict]:
+    rows.save(name, module.run())
+    return list(module.report(rows.load(name)))
+
+
+def test_the_field_and_tabes_write_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"VOCABULARY": 200, "NEW": 8, "STEPS": 4, "COUNT": 2, "REPEATS": 1}.items():
+        monkeypatch.setattr(vocabulary, name, value)
+    cases = (vocabulary.Case(8, 0.0, 1.0), vocabulary.Case(4, 0.0, 1.0), vocabulary.Case(8, 0.7, 1.0))
+    monkeypatch.setattr(vocabulary, "CASES", cases)
+    verdicts = reported(vocabulary, "vocabulary")
+    assert len(verdicts) == 3 + 2 + 6
+    assert all(verdict.measured > 0 for verdict in verdicts)
+
+
+def test_replay_and_dense_differentiate_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LENGTH": 32, "VOCABULARY": 32, "REPEATS": 1}.items():
+        monkeypatch.setattr(replay, name, value)
+    contest = replay.Contest(25)
+    assert contest.replay().shape == contest.dense().shape == (8, 384)
+    assert len(reported(replay, "replay")) == 2 * 3 + 2
+
+
+def test_when_all_rows_are_active_a_replay_has_the_dense_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LENGTH": 16, "VOCABULARY": 32}.items():
+        monkeypatch.setattr(replay, name, value)
+    contest = replay.Contest(100)
+    ours, dense = contest.replay(), contest.dense()
+    assert float((ours - dense).abs().max()) <= 1e-3 * float(dense.abs().max())
+
+
+def test_overhead_is_a_share_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"BATCH": 2, "LENGTH": 24, "PROMPT": 8, "VOCABULARY": 50, "STEPS": 2}.items():
+        monkeypatch.setattr(overhead, name, value)
+    assert all(0 < verdict.measured < 1 for verdict in reported(overhead, "overhead"))
+
+
+def test_the_row_cache_curve_is_drawn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"PUZZLES": 2, "BATCH": 2, "CLUES": 60, "EVERY": (1, 4), "TOKENS": (1, 8), "PICTURE": tmp_path / "c.png"}
+    for name, value in settings.items():
+        monkeypatch.setattr(rowcache, name, value)
+    best = reported(rowcache, "rowcache")
+    assert len(best) == 2
+    assert (tmp_path / "c.png").stat().st_size > 10_000
+    assert capsys.readouterr().out.count("\n| ") == 2 + 3
+
+
+def test_a_missed_target_is_called_a_miss() -> None:
+    assert Verdict("x", 1.0, at_least=2.0).cells()[3] == "MISS"
+    assert Verdict("x", 1.0, at_most=2.0).cells()[3] == "pass"
+    assert Verdict("x", 1.0).passed is None
+
+
+def test_rows_come_back(tmp_path: Path) -> None:
+    written = [rows.Row("a", "x", "seconds", i, v) for i, v in enumerate((3.0, 1.0, 2.0))]
+    rows.save("some", written)
+    again = rows.load("some")
+    assert list(again) == written
+    assert isinstance(again, Rows)
+    assert again.median("a", "x", "seconds") == 2.0
