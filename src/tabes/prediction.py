@@ -112,7 +112,7 @@ class Prediction:
 
     def logits_NV(self) -> Tensor:
         """All logits, float32, the mask id impossible: N x V numbers, so ask only if you need the distribution."""
-        return torch.cat([logits_nV for _, logits_nV in self._chunks()])
+        return torch.cat([self._logits(rows) for rows in self._chunks()])
 
     def reduce(self, reducer: Reducer) -> dict[str, Tensor]:
         """Run `reducer` over the logits chunk by chunk, in the same pass as the declared statistics.
@@ -121,9 +121,8 @@ class Prediction:
         """
         pending = self._wanted - self._found.keys()
         results: list[dict[str, Tensor]] = []
-        for rows, logits_nV in self._pieces():
-            statistics = summarise(logits_nV, pending) if pending else {}
-            results.append(statistics | reducer(logits_nV, rows))
+        for rows in self._chunks():
+            results += self._reduced(rows, pending, reducer)
         joined = {name: torch.cat([result[name] for result in results]) for name in (results[0] if results else ())}
         self._found |= {name: joined.pop(name) for name in pending & joined.keys()}
         self._check(self._found)
@@ -143,27 +142,29 @@ class Prediction:
             self.reduce(lambda logits_nV, rows: {})
         return self.spread(self._found[name])
 
-    def _chunks(self) -> Iterable[tuple[slice, Tensor]]:
-        size = max(1, _CHUNK_ELEMENTS // self.vocab_size)
-        if self._kept_NV is not None:
-            yield slice(0, len(self)), self._kept_NV
-            return
-        for start in range(0, len(self), size):
-            rows = slice(start, min(start + size, len(self)))
-            logits_nV = self._without_mask(_at_least_float32(self.source.logits(rows)))
-            if len(self) <= size:
-                self._kept_NV = logits_nV
-            yield rows, logits_nV
+    def _reduced(self, rows: slice, pending: frozenset[str], reducer: Reducer) -> list[dict[str, Tensor]]:
+        """One chunk's results. Its logits end with this call, so the next chunk's can take their place."""
+        logits_nV = self._logits(rows)
+        cached = logits_nV.device.type == "cpu" and not logits_nV.requires_grad
+        size = max(1, _CACHED_ELEMENTS // self.vocab_size) if cached else logits_nV.shape[0]
+        results = []
+        for start, piece_nV in zip(range(rows.start, rows.stop, size), logits_nV.split(size), strict=True):
+            statistics = summarise(piece_nV, pending) if pending else {}
+            results.append(statistics | reducer(piece_nV, slice(start, start + piece_nV.shape[0])))
+        return results
 
-    def _pieces(self) -> Iterable[tuple[slice, Tensor]]:
-        for rows, logits_nV in self._chunks():
-            if logits_nV.requires_grad or logits_nV.device.type != "cpu":
-                yield rows, logits_nV
-                continue
-            size = max(1, _CACHED_ELEMENTS // self.vocab_size)
-            for start in range(rows.start, rows.stop, size):
-                piece = slice(start, min(start + size, rows.stop))
-                yield piece, logits_nV[piece.start - rows.start : piece.stop - rows.start]
+    def _chunks(self) -> Iterable[slice]:
+        size = max(1, _CHUNK_ELEMENTS // self.vocab_size)
+        for start in range(0, len(self), size):
+            yield slice(start, min(start + size, len(self)))
+
+    def _logits(self, rows: slice) -> Tensor:
+        if self._kept_NV is not None:
+            return self._kept_NV
+        logits_nV = self._without_mask(_at_least_float32(self.source.logits(rows)))
+        if logits_nV.shape[0] == len(self):
+            self._kept_NV = logits_nV
+        return logits_nV
 
     def _without_mask(self, logits_nV: Tensor) -> Tensor:
         mask = torch.tensor([self.mask_id], device=logits_nV.device)
