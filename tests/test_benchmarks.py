@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from benchmarks import overhead, replay, rowcache, rows, vocabulary
 from benchmarks.report import Verdict
 from benchmarks.rows import Rows
@@ -33,9 +29,9 @@ def reported(module: ModuleType, name: str) -> list[Verdict]:
 
 
 def test_the_field_and_tabes_write_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"VOCABULARY": 200, "NEW": 8, "STEPS": 4, "COUNT": 2, "REPEATS": 1}.items():
+    for name, value in {"VOCABULARY": 200, "NEW": 32, "STEPS": 16, "COUNT": 2, "REPEATS": 1}.items():
         monkeypatch.setattr(vocabulary, name, value)
-    cases = (vocabulary.Case(8, 0.0, 1.0), vocabulary.Case(4, 0.0, 1.0), vocabulary.Case(8, 0.7, 1.0))
+    cases = (vocabulary.Case(32, 0.0, 1.0), vocabulary.Case(4, 0.0, 1.0), vocabulary.Case(32, 0.7, 1.0))
     monkeypatch.setattr(vocabulary, "CASES", cases)
     verdicts = reported(vocabulary, "vocabulary")
     assert len(verdicts) == 3 + 2 + 6

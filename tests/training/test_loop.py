@@ -144,6 +144,23 @@ def test_a_loss_that_is_no_number_stops_the_run_before_the_weights(tmp_path: Pat
     assert not (tmp_path / "checkpoint.pt").exists()
 
 
+def test_a_run_that_diverges_stops_before_it_is_kept(tmp_path: Path) -> None:
+    """Finite but lost: the weights blow up in step 12, so the validation at step 16 is far above that of step 8."""
+    model, kept = tiny(), list[LogRow]()
+
+    def until_spoiled(step: int) -> Tensor:
+        if step == 12:
+            with torch.no_grad():
+                model.cls.predictions.bias.copy_(torch.tensor([0.0, 0.0, 0.0, 0.0, 1e4]))
+        return batch_at(step)
+
+    recipe = replace(RECIPE, checkpoint_seconds=60.0)
+    with pytest.raises(NumericsError, match="step 16; lower the rates"):
+        train(model, recipe, until_spoiled, VALIDATION, MASK, tmp_path, report=kept.append)
+    assert [row.step for row in kept] == [8]
+    assert torch.load(tmp_path / "checkpoint.pt")["step"] == 8
+
+
 def test_the_log_is_read_by_machines_and_the_caller_sees_averaged_weights(tmp_path: Path) -> None:
     model, seen, checked = tiny(), list[LogRow](), list[float]()
 

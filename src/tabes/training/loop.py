@@ -9,6 +9,7 @@ Legend: B batch, N held-out sequences, L rows, V vocabulary.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tabes.errors import NumericsError
 from tabes.training.objective import Masking, mask_by_count, nelbo, paired_error
 from tabes.training.recipe import LogRow, Recipe, read_log, write_log
 from tabes.training.state import TrainingState
@@ -24,6 +26,7 @@ from tabes.training.state import TrainingState
 __all__ = ["LogRow", "Recipe", "held_out_loss", "train"]
 
 _MASKS, _VALIDATION = 1, 2  # what a random stream is for
+_DIVERGED = 2.0  # a validation loss this many times the best one is no noise: the run is lost, and says so
 
 Report = Callable[[LogRow], None]
 
@@ -43,7 +46,8 @@ def train(
 
     `batch_at(step)` gives the token ids of a step, (B, L), and must depend on nothing but the step. `report` is
     called with every log line; while it runs, `model` holds the averaged weights. `out_dir` gets `checkpoint.pt`
-    (about every minute and at each log line) and `training_log.jsonl` (a line per validation).
+    (about every minute and at each log line) and `training_log.jsonl` (a line per validation). A loss that is not a
+    number, or a validation loss of twice the best one, raises `NumericsError`.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
     checkpoint, log_path = out_dir / "checkpoint.pt", out_dir / "training_log.jsonl"
@@ -58,7 +62,8 @@ def train(
         state.seconds = time.monotonic() - started
         due = state.step % recipe.validate_every == 0 or state.step == recipe.steps
         if due:
-            log.append(_log_row(model, state, validation_NL, mask_token_id, report))
+            best = min((row.validation for row in log), default=math.inf)
+            log.append(_log_row(model, state, validation_NL, mask_token_id, best, report))
             write_log(log_path, log)
         if due or time.monotonic() - saved_at > recipe.checkpoint_seconds:
             state.save(checkpoint)
@@ -94,14 +99,21 @@ def _losses(model: nn.Module, tokens_BL: Tensor, masking: Masking, mask_token_id
 
 
 def _log_row(
-    model: nn.Module, state: TrainingState, validation_NL: Tensor, mask_token_id: int, report: Report | None
+    model: nn.Module,
+    state: TrainingState,
+    validation_NL: Tensor,
+    mask_token_id: int,
+    best: float,
+    report: Report | None,
 ) -> LogRow:
-    """Measure the averaged weights, and let the caller keep them."""
+    """Measure the averaged weights, and let the caller keep them unless they are spoiled: `best` is the loss so far."""
     recipe = state.recipe
     with state.averaged():
         loss, error = held_out_loss(
             model, validation_NL, mask_token_id, seed=recipe.seed, bfloat16=recipe.bfloat16, batch=recipe.batch_size
         )
+        if not loss < _DIVERGED * best:
+            raise NumericsError(f"validation rose from {best:.3f} to {loss:.3f} in step {state.step}; lower the rates")
         row = LogRow(state.step, float(np.mean(state.losses)), loss, error, state.seconds)
         if report is not None:
             report(row)

@@ -16,8 +16,8 @@ class Recipe:
     steps: int
     batch_size: int = 64
     seed: int = 0
-    matrix_rate: float = 0.02  # Muon, whose updates have unit size
-    other_rate: float = 2e-3  # AdamW, for embeddings, norms, biases and the head
+    matrix_rate: float = 0.015  # Muon, whose updates have unit size
+    other_rate: float = 1.5e-3  # AdamW, for embeddings, norms, biases and the head
     warmup: float = 0.02  # share of the steps; the rate then falls linearly to zero
     ema_decay: float = 0.998
     clip: float = 1.0
