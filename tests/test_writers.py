@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from tabes.errors import UsageError
-from tabes.writers.categorical import Categorical, draw
+from tabes.writers.categorical import Categorical, _nucleus, draw
 
 
 @given(st.integers(1, 1500), st.floats(0, 1, exclude_max=True), st.integers(0, 10_000))
@@ -43,12 +43,24 @@ def test_frequencies() -> None:
 
 @pytest.mark.parametrize("top_p", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("top_k", [None, 1, 5])
-def test_filters_are_those_of_transformers(top_p: float, top_k: int | None) -> None:
-    logits_NV = torch.randn(20, 30, generator=torch.Generator().manual_seed(0)) * 2
+@pytest.mark.parametrize(("vocab", "spread"), [(30, 2.0), (500, 0.5), (500, 2.0), (500, 5.0)])
+def test_filters_are_those_of_transformers(top_p: float, top_k: int | None, vocab: int, spread: float) -> None:
+    logits_NV = torch.randn(20, vocab, generator=torch.Generator().manual_seed(0)) * spread
     mine_NV = Categorical(0.8, top_p, top_k)._weights(logits_NV)
+    mine_NV = mine_NV / mine_NV.sum(1, keepdim=True)
     scores_NV = TopPLogitsWarper(top_p)(None, logits_NV / 0.8)
     theirs_NV = scores_NV if top_k is None else TopKLogitsWarper(top_k)(None, scores_NV)
     torch.testing.assert_close(mine_NV, theirs_NV.softmax(-1))
+
+
+@pytest.mark.parametrize("vocab", [8, 256])  # powers of two: no rounding at the border
+def test_of_equal_tokens_at_the_border_the_lowest_ids_are_kept(vocab: int) -> None:
+    p_NV = torch.full((2, vocab), 1 / vocab)
+    p_NV[1] = 0.3 / vocab
+    p_NV[1, -1] += 0.7
+    kept_NV = _nucleus(p_NV, 0.5) > 0
+    assert kept_NV[0].nonzero().squeeze(1).tolist() == list(range(vocab // 2))
+    assert kept_NV[1].nonzero().squeeze(1).tolist() == [vocab - 1]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tabes.view import View
 __all__ = ["Categorical", "draw"]
 
 _BLOCK = 512
+_LIKELY = 64
 
 
 @WRITERS.register("categorical")
@@ -53,23 +54,41 @@ class Categorical(Writer):
         return Proposal(drawn["token"], drawn["logit"])
 
     def _weights(self, logits_nV: Tensor) -> Tensor:
-        """Unnormalised probabilities: the largest is 1."""
-        scaled_nV = logits_nV if self.temperature == 1.0 else logits_nV / self.temperature
+        """Probabilities, 0 for the tokens that may not be drawn; what is left need not sum to 1."""
+        p_nV = (logits_nV if self.temperature == 1.0 else logits_nV / self.temperature).softmax(-1)
         if self.top_p is not None and self.top_p < 1:
-            scaled_nV = _nucleus(scaled_nV, self.top_p)
-        if self.top_k is not None and self.top_k < scaled_nV.shape[1]:
-            least_n1 = scaled_nV.topk(self.top_k).values[:, -1:]
-            scaled_nV = scaled_nV.masked_fill(scaled_nV < least_n1, -torch.inf)
-        return scaled_nV.softmax(-1)
+            p_nV = _nucleus(p_nV, self.top_p)
+        if self.top_k is not None and self.top_k < p_nV.shape[1]:
+            least_n1 = p_nV.topk(self.top_k).values[:, -1:]
+            p_nV = p_nV.masked_fill(p_nV < least_n1, 0.0)
+        return p_nV
 
 
-def _nucleus(logits_NV: Tensor, top_p: float) -> Tensor:
-    """-inf outside the smallest set of likeliest tokens whose mass reaches `top_p`."""
-    sorted_NV, order_NV = logits_NV.sort(dim=1, descending=True, stable=True)
-    p_NV = sorted_NV.softmax(-1, dtype=torch.float64)
-    outside_NV = p_NV.cumsum(1) - p_NV >= top_p
-    outside_NV[:, 0] = False
-    return logits_NV.masked_fill(torch.zeros_like(outside_NV).scatter_(1, order_NV, outside_NV), -torch.inf)
+def _nucleus(p_NV: Tensor, top_p: float) -> Tensor:
+    """0 outside the smallest set of likeliest tokens whose mass reaches `top_p`, the lowest ids among equal ones.
+
+    Nearly always the `_LIKELY` likeliest hold it; only rows they do not settle are sorted whole (a dozen times slower).
+    """
+    likely_NK = p_NV.topk(min(_LIKELY, p_NV.shape[1])).values
+    count_N = _inside(likely_NK, top_p).sum(1)
+    least_N1 = likely_NK.gather(1, count_N[:, None] - 1)
+    kept_NV = p_NV >= least_N1
+    unsettled_N = kept_NV.sum(1) != count_N  # equal ones at the border
+    if likely_NK.shape[1] < p_NV.shape[1]:
+        unsettled_N |= count_N == likely_NK.shape[1]
+    if bool(unsettled_N.any()):
+        sorted_MV, order_MV = p_NV[unsettled_N].sort(dim=1, descending=True, stable=True)
+        inside_MV = _inside(sorted_MV, top_p)
+        kept_NV[unsettled_N] = torch.zeros_like(inside_MV).scatter_(1, order_MV, inside_MV)
+    return p_NV.masked_fill(~kept_NV, 0.0)
+
+
+def _inside(sorted_NK: Tensor, top_p: float) -> Tensor:
+    """Which of the likeliest, in order, are needed to reach `top_p`; the first always is."""
+    before_NK = sorted_NK.cumsum(1, dtype=torch.float64) - sorted_NK
+    inside_NK = before_NK < top_p
+    inside_NK[:, 0] = True
+    return inside_NK
 
 
 def draw(weights_NV: Tensor, uniform_N: Tensor) -> Tensor:
