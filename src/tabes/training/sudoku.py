@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["RECIPE", "sudoku_model", "sudoku_tokenizer", "train_sudoku", "training_batch"]
 
 PAD, MASK, UNK = 0, 10, 11  # the digits 1..9 are their own ids
-RECIPE: Final = Recipe(steps=6_500)
+RECIPE: Final = Recipe(steps=3_000)
 
 # A chunk of 2048 grids has about 1920 for training. A fixed number of them gives every batch its place in the stream.
 _CHUNK_GRIDS: Final = 1792
