@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -21,7 +22,6 @@ from tabes.view import View
 __all__ = ["Categorical", "draw"]
 
 _BLOCK = 512
-_LIKELY = 64
 
 
 @WRITERS.register("categorical")
@@ -65,30 +65,26 @@ class Categorical(Writer):
 
 
 def _nucleus(p_NV: Tensor, top_p: float) -> Tensor:
-    """0 outside the smallest set of likeliest tokens whose mass reaches `top_p`, the lowest ids among equal ones.
-
-    Nearly always the `_LIKELY` likeliest hold it; only rows they do not settle are sorted whole (a dozen times slower).
-    """
-    likely_NK = p_NV.topk(min(_LIKELY, p_NV.shape[1])).values
-    count_N = _inside(likely_NK, top_p).sum(1)
-    least_N1 = likely_NK.gather(1, count_N[:, None] - 1)
+    """0 outside the smallest set of likeliest tokens whose mass reaches `top_p`, the lowest ids among equal ones."""
+    sorted_NV = _descending(p_NV)
+    before_NV = sorted_NV.cumsum(1, dtype=torch.float64) - sorted_NV
+    count_N1 = (before_NV < top_p).sum(1, keepdim=True).clamp(min=1)
+    least_N1 = sorted_NV.gather(1, count_N1 - 1)
     kept_NV = p_NV >= least_N1
-    unsettled_N = kept_NV.sum(1) != count_N  # equal ones at the border
-    if likely_NK.shape[1] < p_NV.shape[1]:
-        unsettled_N |= count_N == likely_NK.shape[1]
-    if bool(unsettled_N.any()):
-        sorted_MV, order_MV = p_NV[unsettled_N].sort(dim=1, descending=True, stable=True)
-        inside_MV = _inside(sorted_MV, top_p)
-        kept_NV[unsettled_N] = torch.zeros_like(inside_MV).scatter_(1, order_MV, inside_MV)
+    tied_N = kept_NV.sum(1) > count_N1[:, 0]
+    if bool(tied_N.any()):
+        p_MV, least_M1 = p_NV[tied_N], least_N1[tied_N]
+        above_MV, equal_MV = p_MV > least_M1, p_MV == least_M1
+        room_M1 = count_N1[tied_N] - above_MV.sum(1, keepdim=True)
+        kept_NV[tied_N] = above_MV | (equal_MV & (equal_MV.cumsum(1) <= room_M1))
     return p_NV.masked_fill(~kept_NV, 0.0)
 
 
-def _inside(sorted_NK: Tensor, top_p: float) -> Tensor:
-    """Which of the likeliest, in order, are needed to reach `top_p`; the first always is."""
-    before_NK = sorted_NK.cumsum(1, dtype=torch.float64) - sorted_NK
-    inside_NK = before_NK < top_p
-    inside_NK[:, 0] = True
-    return inside_NK
+def _descending(p_NV: Tensor) -> Tensor:
+    """Every row's values, the largest first. On a CPU numpy sorts thirty times faster than torch."""
+    if p_NV.device.type == "cpu":
+        return torch.from_numpy(np.sort((-p_NV).numpy(), axis=1)).neg_()
+    return p_NV.sort(dim=1, descending=True).values
 
 
 def draw(weights_NV: Tensor, uniform_N: Tensor) -> Tensor:
