@@ -67,17 +67,18 @@ class Categorical(Writer):
 def _nucleus(p_NV: Tensor, top_p: float) -> Tensor:
     """0 outside the smallest set of likeliest tokens whose mass reaches `top_p`, the lowest ids among equal ones."""
     sorted_NV = _descending(p_NV)
-    before_NV = sorted_NV.cumsum(1, dtype=torch.float64) - sorted_NV
-    count_N1 = (before_NV < top_p).sum(1, keepdim=True).clamp(min=1)
-    least_N1 = sorted_NV.gather(1, count_N1 - 1)
+    last_N1 = _reach(*_blocks(sorted_NV), p_NV.new_full((len(p_NV), 1), top_p, dtype=torch.float64))
+    last_N1 = last_N1.clamp(max=p_NV.shape[1] - 1)
+    least_N1 = sorted_NV.gather(1, last_N1)
     kept_NV = p_NV >= least_N1
-    tied_N = kept_NV.sum(1) > count_N1[:, 0]
+    next_N1 = (last_N1 + 1).clamp(max=p_NV.shape[1] - 1)
+    tied_N = ((next_N1 > last_N1) & (sorted_NV.gather(1, next_N1) == least_N1)).squeeze(1)
     if bool(tied_N.any()):
         p_MV, least_M1 = p_NV[tied_N], least_N1[tied_N]
         above_MV, equal_MV = p_MV > least_M1, p_MV == least_M1
-        room_M1 = count_N1[tied_N] - above_MV.sum(1, keepdim=True)
+        room_M1 = last_N1[tied_N] + 1 - above_MV.sum(1, keepdim=True)
         kept_NV[tied_N] = above_MV | (equal_MV & (equal_MV.cumsum(1) <= room_M1))
-    return p_NV.masked_fill(~kept_NV, 0.0)
+    return p_NV * kept_NV
 
 
 def _descending(p_NV: Tensor) -> Tensor:
@@ -88,18 +89,28 @@ def _descending(p_NV: Tensor) -> Tensor:
 
 
 def draw(weights_NV: Tensor, uniform_N: Tensor) -> Tensor:
-    """Tokens (N,) by inverse CDF: the block of the vocabulary first, then the token inside it, both in float64."""
-    N, V = weights_NV.shape
-    blocked_NKW = pad(weights_NV, (0, -V % _BLOCK)).reshape(N, -1, _BLOCK)
-    ends_NK = blocked_NKW.sum(-1, dtype=torch.float64).cumsum(1)
+    """Tokens (N,) by inverse CDF."""
+    blocked_NKW, ends_NK = _blocks(weights_NV)
     target_N1 = _below(uniform_N[:, None] * ends_NK[:, -1:], ends_NK[:, -1:])
-    block_N1 = torch.searchsorted(ends_NK, target_N1, right=True)
+    return _reach(blocked_NKW, ends_NK, target_N1, past=True).squeeze(1)
+
+
+def _blocks(weights_NV: Tensor) -> tuple[Tensor, Tensor]:
+    """The vocabulary in blocks of W, and the sum up to the end of each: no running sum over all of it."""
+    blocked_NKW = pad(weights_NV, (0, -weights_NV.shape[1] % _BLOCK)).reshape(weights_NV.shape[0], -1, _BLOCK)
+    return blocked_NKW, blocked_NKW.sum(-1, dtype=torch.float64).cumsum(1)
+
+
+def _reach(blocked_NKW: Tensor, ends_NK: Tensor, target_N1: Tensor, *, past: bool = False) -> Tensor:
+    """Where the running sum first reaches (or passes) the target (N, 1): the block first, then the place inside it."""
+    N, K = ends_NK.shape
+    block_N1 = torch.searchsorted(ends_NK, target_N1, right=past).clamp(max=K - 1)
     before_N1 = torch.where(block_N1 > 0, ends_NK.gather(1, (block_N1 - 1).clamp(min=0)), 0.0)
-    inside_NW = blocked_NKW[torch.arange(N, device=weights_NV.device), block_N1[:, 0]]
-    cumulative_NW = inside_NW.double().cumsum(1)
-    rest_N1 = _below((target_N1 - before_N1).clamp(min=0.0), cumulative_NW[:, -1:])
-    inside_N1 = torch.searchsorted(cumulative_NW, rest_N1, right=True)
-    return (block_N1 * _BLOCK + inside_N1).squeeze(1)
+    cumulative_NW = blocked_NKW[torch.arange(N, device=ends_NK.device), block_N1[:, 0]].double().cumsum(1)
+    rest_N1 = (target_N1 - before_N1).clamp(min=0.0)
+    if past:
+        rest_N1 = _below(rest_N1, cumulative_NW[:, -1:])
+    return block_N1 * _BLOCK + torch.searchsorted(cumulative_NW, rest_N1, right=past).clamp(max=_BLOCK - 1)
 
 
 def _below(target_N1: Tensor, end_N1: Tensor) -> Tensor:
