@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabes import bundled
 from tabes.denoiser import Denoiser
-from tabes.errors import ModelError, UsageError
+from tabes.errors import ModelError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +39,7 @@ def load(
 
     source = name_or_path_or_model
     if isinstance(source, str):
-        source = bundled.folder(source) or source
+        source = bundled.folder(source) or _not_misspelled(source)
     network, found = open_network(source, dtype=dtype, device=device, device_map=device_map, revision=revision)
     if isinstance(tokenizer, str | Path):
         found = open_tokenizer(tokenizer)
@@ -54,6 +55,13 @@ def load(
         eos_ids=_end_ids(found, config),
         name=name,
     )
+
+
+def _not_misspelled(name: str) -> str:
+    """The name, unless it is nearly a bundled one: asking the hub for it would take long and say little."""
+    if "/" not in name and not Path(name).exists() and get_close_matches(name, bundled.names(), cutoff=0.8):
+        raise UnknownNameError("bundled model", name, bundled.names())
+    return name
 
 
 def _mask_id(name: str, tokenizer: Any, config: Any, given: int | None) -> int:

@@ -77,8 +77,9 @@ def _new(max_new_tokens: int | None) -> int:
 
 def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[int]]:
     """The ids, and apart from them the special ids the tokenizer added at the end."""
-    plain: list[int] = tokenizer.encode(text, add_special_tokens=False)
-    full: list[int] = tokenizer.encode(text, add_special_tokens=True)
+    # Not verbose: a text over the limit gets our own sentence when the canvas is checked.
+    plain: list[int] = tokenizer.encode(text, add_special_tokens=False, verbose=False)
+    full: list[int] = tokenizer.encode(text, add_special_tokens=True, verbose=False)
     for start in range(len(full) - len(plain) + 1):
         if full[start : start + len(plain)] == plain:
             end = start + len(plain)

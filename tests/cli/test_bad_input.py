@@ -27,6 +27,11 @@ def test_unknown_parameter_lists_near_names(command: Command, texts: Path) -> No
     assert outcome.is_refusal("tokens_per_stap", "tokens_per_step")
 
 
+def test_a_misspelled_bundled_model_is_not_asked_of_the_hub(command: Command) -> None:
+    outcome = command("generate", "--model", "sudokku", "--prompt", ".")
+    assert outcome.is_refusal("unknown bundled model 'sudokku'", "did you mean sudoku?")
+
+
 def test_unknown_model(command: Command, tmp_path: Path) -> None:
     assert command("generate", "--model", tmp_path / "nowhere", "--prompt", "w1").is_refusal("nowhere")
     assert command("generate", "--model", "sudokuu", "--prompt", "w1").is_refusal("sudokuu")

@@ -81,9 +81,12 @@ def first_sentence(error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Transformers' progress bars and advice stay out of our users' way while it loads."""
+    """Transformers' progress bars and advice, and the hub's retries, stay out of our users' way while it loads."""
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    hub = logging.getLogger("huggingface_hub")
+    hub_level = hub.level
     transformers_logging.set_verbosity(logging.CRITICAL)
+    hub.setLevel(logging.CRITICAL)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings():
@@ -91,6 +94,7 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         transformers_logging.set_verbosity(level)
+        hub.setLevel(hub_level)
         if bars:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
