@@ -10,11 +10,13 @@ import sys
 
 import tabes
 
+RULES = ("left_to_right", "random", "confidence", "margin", "entropy", "boe", "lookahead")
+
 
 def main() -> None:
     name, prompt = sys.argv[1:]
     model = tabes.load(name)
-    for rule in tabes.samplers():
+    for rule in RULES:
         output = tabes.generate(model, prompt, sampler=rule, seed=0)
         text = output.texts[0] if output.texts else str(output.sequences[0].tolist())
         print(f"{rule:>14}  {output.cost.forward_equivalents:5.1f} forward-equivalents  {text}")

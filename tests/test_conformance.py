@@ -33,6 +33,7 @@ BUDGET_ARGUMENTS: dict[str, dict[str, Any]] = {
     "even": {"num_steps": 4},
     "cosine": {"num_steps": 4},
     "tokens_per_step": {"tokens_per_step": 2},
+    "compatible": {"num_steps": 4, "bound": 0.05},
 }
 SHAPES: dict[str, dict[str, Any]] = {"whole": {}, "blocks": {"block_length": 4}}
 SEED = 11

@@ -18,6 +18,7 @@ class Cost:
 
     `*_tokens` are token rows through the transformer (batch x length for a full forward, batch x rows for a replay,
     doubled by guidance), padding included because it is computed. `head_rows` pass through the vocabulary head.
+    `fallbacks` are batch rows whose steering failed in a step (NaN) and that were decoded by confidence.
     `flops` is the estimated work (layers, attention, head, backward) and `full_forward_flops` that of one plain
     forward of the whole batch with logits everywhere; their ratio is `forward_equivalents`.
     """
@@ -27,6 +28,7 @@ class Cost:
     backward_calls: int = 0
     backward_tokens: int = 0
     head_rows: int = 0
+    fallbacks: int = 0
     seconds: float = 0.0
     peak_bytes: int | None = None
     flops: float = 0.0
@@ -56,6 +58,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.forward_calls = self.forward_tokens = self.backward_calls = self.backward_tokens = self.head_rows = 0
+        self.fallbacks = 0
         self.flops = 0.0
 
     def forward(self, tokens: int, flops: float) -> None:
@@ -78,6 +81,10 @@ class Ledger:
     def extra(self, flops: float) -> None:
         """Work that belongs to a call already counted (the head's share of a backward)."""
         self.flops += flops
+
+    def fell_back(self, batch_rows: int) -> None:
+        """A sampler could not use what it computed for so many batch rows."""
+        self.fallbacks += batch_rows
 
     @contextmanager
     def measure(self, device: torch.device, full_forward_flops: float) -> Iterator[list[Cost]]:

@@ -59,6 +59,13 @@ class AnyDenoiser(Protocol):
     def select(self, keep_B: Tensor) -> AnyDenoiser:
         """Go on with the batch rows where the bool mask `keep_B` is set."""
 
+    @property
+    def takes_offers(self) -> bool:
+        """Whether it can make use of `offer`."""
+
+    def offer(self, canvas: Canvas, prediction: Prediction) -> None:
+        """A replay that was made already, in case `canvas` is what is asked for next."""
+
     def predict(
         self, canvas: Canvas, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False
     ) -> Prediction:
@@ -111,6 +118,13 @@ class Denoiser:
 
     def select(self, keep_B: Tensor) -> Denoiser:
         return self
+
+    @property
+    def takes_offers(self) -> bool:
+        return False
+
+    def offer(self, canvas: Canvas, prediction: Prediction) -> None:
+        """Every prediction here is a forward of its own."""
 
     def check(self, canvas: Canvas) -> None:
         """Raise for a canvas this model cannot take: too long, or ids outside its vocabulary."""
@@ -183,12 +197,16 @@ class _Head:
     """Hidden rows waiting for the vocabulary head; counts the rows it runs on."""
 
     def __init__(self, denoiser: Denoiser, hidden_Nd: Tensor) -> None:
+        self.denoiser = denoiser
         self.network, self.ledger = denoiser.network, denoiser.ledger
         self.hidden_Nd = hidden_Nd
         self.vocab_size = self.network.vocab_size
 
     def __len__(self) -> int:
         return self.hidden_Nd.shape[0]
+
+    def pick(self, index_M: Tensor) -> _Head:
+        return _Head(self.denoiser, self.hidden_Nd[index_M])
 
     def logits(self, rows: slice) -> Tensor:
         hidden_nd = self.hidden_Nd[rows]

@@ -44,6 +44,13 @@ class Guidance:
     def select(self, keep_B: Tensor) -> Guidance:
         return Guidance(self.denoiser.select(_twice(keep_B)), self.scale)
 
+    @property
+    def takes_offers(self) -> bool:
+        return False
+
+    def offer(self, canvas: Canvas, prediction: Prediction) -> None:
+        """A cache inside would need both halves; what is offered is their combination."""
+
     def predict(
         self, canvas: Canvas, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False
     ) -> Prediction:
@@ -67,16 +74,14 @@ class Guidance:
             raise UsageError(
                 "this memory was not remembered by a guided denoiser; remember and replay with the same one"
             )
-        if embeddings_BLE is not None and bool((rows_BL & ~memory.writable_BL).any()):
-            raise UsageError(
-                "a guided replay from embeddings takes writable rows only; given rows differ in its halves"
-            )
         read_BL = rows_BL if read_BL is None else read_BL & rows_BL
         doubled = self.denoiser.replay(
             memory.both,
             _twice(rows_BL),
             tokens_BL=None if tokens_BL is None else self._both_tokens(tokens_BL, memory.writable_BL),
-            embeddings_BLE=None if embeddings_BLE is None else _twice(embeddings_BLE),
+            embeddings_BLE=None
+            if embeddings_BLE is None
+            else self._both_embeddings(embeddings_BLE, memory.writable_BL),
             read_BL=_twice(read_BL),
             remember=remember,
         )
@@ -89,6 +94,10 @@ class Guidance:
 
     def _both_tokens(self, tokens_BL: Tensor, writable_BL: Tensor) -> Tensor:
         return torch.cat([tokens_BL, torch.where(writable_BL, tokens_BL, self.base.mask_id)])
+
+    def _both_embeddings(self, embeddings_BLE: Tensor, writable_BL: Tensor) -> Tensor:
+        mask_E = self.base.network.embed(torch.tensor([self.base.mask_id], device=embeddings_BLE.device))[0]
+        return torch.cat([embeddings_BLE, torch.where(writable_BL[..., None], embeddings_BLE, mask_E)])
 
     def _combined(
         self, doubled: Prediction, rows_BL: Tensor, statistics: Iterable[str], memory: _GuidedMemory | None
@@ -109,6 +118,9 @@ class _Combined:
 
     def __len__(self) -> int:
         return len(self.doubled) // 2
+
+    def pick(self, index_M: Tensor) -> _Combined:
+        return _Combined(self.doubled.pick(torch.cat([index_M, index_M + len(self)])), self.scale)
 
     def logits(self, rows: slice) -> Tensor:
         with_NV = self.doubled.logits(rows)

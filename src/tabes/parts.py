@@ -36,10 +36,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Proposal:
-    """A token for every row read, and its logit: its probability follows without another pass over the vocabulary."""
+    """A token for every row read, and its logit: its probability follows without another pass over the vocabulary.
+
+    `count_B` is how many of them the budget expects to be written now; None where nobody asked it.
+    """
 
     tokens_BL: Tensor
     logit_BL: Tensor
+    count_B: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Ranked:
     scores_BL: Tensor
     rank_BL: Tensor
     prediction: Prediction
+    proposal: Proposal
 
 
 class Part(ABC):  # noqa: B024 - the abstract methods differ per kind of part
@@ -57,10 +62,16 @@ class Part(ABC):  # noqa: B024 - the abstract methods differ per kind of part
 
     statistics: ClassVar[frozenset[str]] = frozenset()
     """The statistics of the prediction this part reads, so that they come in one pass over the logits."""
+    remembers: ClassVar[bool] = False
+    """Whether this part replays rows, for which the forward has to be remembered."""
 
     def init(self, canvas: Canvas) -> Any:
         """The state before the first step; None for a part that remembers nothing."""
         return None
+
+    def rows(self, view: View) -> Tensor:
+        """Rows (B, L) whose prediction it wants to read besides the open ones; none by default."""
+        return torch.zeros_like(view.canvas.writable_BL)
 
 
 class Writer(Part):
@@ -89,6 +100,10 @@ class Budget(Part):
     def cut(self, view: View, ranked: Ranked, taken_B: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Which rows to write (B, L), and the next state."""
 
+    def expected(self, view: View, state: Any) -> Tensor:
+        """How many rows (B,) it will write, as far as that is known before they are ranked."""
+        return torch.ones_like(view.canvas.block_B)
+
 
 class CountBudget(Budget):
     """A budget that is a number per batch row, whatever the scores are."""
@@ -96,6 +111,9 @@ class CountBudget(Budget):
     @abstractmethod
     def counts(self, view: View, state: Any) -> tuple[Tensor, Any]:
         """How many rows to write (B,), and the next state."""
+
+    def expected(self, view: View, state: Any) -> Tensor:
+        return self.counts(view, state)[0]
 
     def cut(self, view: View, ranked: Ranked, taken_B: Tensor, state: Any) -> tuple[Tensor, Any]:
         counts_B, state = self.counts(view, state)
@@ -105,16 +123,12 @@ class CountBudget(Budget):
 class Reviser(Part):
     """What to take back: written rows to mask again."""
 
-    def rows(self, view: View) -> Tensor:
-        """Written rows whose prediction it wants to read besides the open ones; none by default."""
-        return torch.zeros_like(view.canvas.writable_BL)
-
     @abstractmethod
     def revise(self, view: View, ranked: Ranked, state: Any) -> tuple[Tensor, Any]:
         """Which rows to mask again (B, L), and the next state. Not obeyed in a batch row's last step."""
 
 
-def ranked(open_BL: Tensor, scores_BL: Tensor, prediction: Prediction) -> Ranked:
+def ranked(open_BL: Tensor, scores_BL: Tensor, prediction: Prediction, proposal: Proposal) -> Ranked:
     """Order the open rows by score, the highest first, the lowest row first among equals."""
     scores_BL = scores_BL.float()
     lowest = torch.finfo(scores_BL.dtype).min
@@ -123,7 +137,7 @@ def ranked(open_BL: Tensor, scores_BL: Tensor, prediction: Prediction) -> Ranked
     places_BL = torch.arange(order_BL.shape[1], device=order_BL.device).expand_as(order_BL)
     rank_BL = torch.empty_like(order_BL).scatter_(1, order_BL, places_BL)
     rank_BL = torch.where(open_BL, rank_BL, torch.iinfo(torch.int64).max)
-    return Ranked(open_BL, scores_BL, rank_BL, prediction)
+    return Ranked(open_BL, scores_BL, rank_BL, prediction, proposal)
 
 
 RANKINGS: Registry[Ranking] = Registry("ranking")

@@ -22,7 +22,7 @@ _CHUNK_ELEMENTS = 1 << 23
 _CACHED_ELEMENTS = 1 << 19
 
 Reducer = Callable[[Tensor, slice], dict[str, Tensor]]
-"""(logits_nV in float32, which of the N rows they are) -> named tensors of shape (n,), each row by itself."""
+"""(logits_nV in float32, which of the N rows they are) -> named tensors of shape (n, ...), each row by itself."""
 
 
 class LogitSource(Protocol):
@@ -34,6 +34,9 @@ class LogitSource(Protocol):
     def __len__(self) -> int: ...
 
     def logits(self, rows: slice) -> Tensor: ...
+
+    def pick(self, index_M: Tensor) -> LogitSource:
+        """Some of the rows."""
 
 
 class Prediction:
@@ -117,7 +120,7 @@ class Prediction:
     def reduce(self, reducer: Reducer) -> dict[str, Tensor]:
         """Run `reducer` over the logits chunk by chunk, in the same pass as the declared statistics.
 
-        The named (N,) tensors it returns come back as (B, L).
+        The named (N, ...) tensors it returns come back as (B, L, ...).
         """
         pending = self._wanted - self._found.keys()
         results: list[dict[str, Tensor]] = []
@@ -129,9 +132,31 @@ class Prediction:
         return {name: self.spread(value_N) for name, value_N in joined.items()}
 
     def spread(self, value_N: Tensor, fill: float = 0.0) -> Tensor:
-        """(N,) values at their places in (B, L)."""
-        out_BL = value_N.new_full(self.rows_BL.shape, fill)
-        return out_BL.masked_scatter(self.rows_BL, value_N)
+        """(N, ...) values at their places in (B, L, ...)."""
+        out_BL = value_N.new_full((*self.rows_BL.shape, *value_N.shape[1:]), fill)
+        return out_BL.index_put((self.rows_BL,), value_N)
+
+    def at(self, rows_BL: Tensor) -> Prediction:
+        """The same prediction at some of its rows; what is known of them already stays known."""
+        return self._picked(rows_BL & self.rows_BL, (rows_BL & self.rows_BL)[self.rows_BL], self._memory)
+
+    def select(self, batch: Tensor) -> Prediction:
+        """The same prediction for the batch rows where the bool mask `batch` is set, memory included."""
+        kept_BL = self.rows_BL & batch[:, None]
+        memory = None if self._memory is None else self._memory.select(batch.nonzero().squeeze(1))
+        return self._picked(self.rows_BL[batch], kept_BL[self.rows_BL], memory)
+
+    def wanting(self, statistics: Iterable[str]) -> Prediction:
+        """The same prediction, which will compute these statistics too in its next pass."""
+        self._wanted |= frozenset(statistics)
+        return self
+
+    def _picked(self, rows_BL: Tensor, kept_N: Tensor, memory: Any) -> Prediction:
+        index_M = kept_N.nonzero().squeeze(1)
+        picked = Prediction(rows_BL, self.source.pick(index_M), self.mask_id, self._wanted, memory)
+        picked._found = {name: value_N[index_M] for name, value_N in self._found.items()}
+        picked._kept_NV = None if self._kept_NV is None else self._kept_NV[index_M]
+        return picked
 
     def _statistic(self, name: str) -> Tensor:
         if len(self) == 0:

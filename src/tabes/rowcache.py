@@ -35,6 +35,7 @@ class RowCache:
         self._memory: AnyMemory | None = None
         self._age_B: Tensor | None = None
         self._block_B: Tensor | None = None
+        self._offered: tuple[Canvas, Prediction] | None = None
 
     @property
     def base(self) -> Denoiser:
@@ -54,7 +55,10 @@ class RowCache:
         self, canvas: Canvas, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False
     ) -> Prediction:
         stale_B = self._stale(canvas)
-        if self._memory is None or bool(stale_B.all()):
+        offered, self._offered = self._offered, None
+        if offered is not None and not bool(stale_B.any()) and _is_for(offered, canvas, rows_BL):
+            prediction = offered[1].wanting(statistics)
+        elif self._memory is None or bool(stale_B.all()):
             prediction = self.denoiser.predict(canvas, rows_BL, statistics=statistics, remember=True)
         else:
             wanted_BL = rows_BL | _changed(canvas, self._memory) | stale_B[:, None]
@@ -90,6 +94,13 @@ class RowCache:
             remember=remember,
         )
 
+    @property
+    def takes_offers(self) -> bool:
+        return True
+
+    def offer(self, canvas: Canvas, prediction: Prediction) -> None:
+        self._offered = canvas, prediction
+
     def _stale(self, canvas: Canvas) -> Tensor:
         """Which batch rows are due for a full forward; per row, so that a row of a batch decodes as it would alone."""
         block_B = canvas.block_B
@@ -100,6 +111,13 @@ class RowCache:
         stale_B = block_B != self._block_B if self.every == "block" else age_B >= self.every
         self._age_B, self._block_B = torch.where(stale_B, 0, age_B), block_B
         return stale_B
+
+
+def _is_for(offered: tuple[Canvas, Prediction], canvas: Canvas, rows_BL: Tensor) -> bool:
+    """Whether an offered replay is of this canvas and these rows (the batch may have shrunk since)."""
+    there, prediction = offered
+    same_shape = there.tokens_BL.shape == canvas.tokens_BL.shape
+    return same_shape and there.tokens_BL.equal(canvas.tokens_BL) and prediction.rows_BL.equal(rows_BL)
 
 
 def _changed(canvas: Canvas, memory: AnyMemory) -> Tensor:

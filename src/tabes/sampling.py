@@ -6,8 +6,9 @@ Shapes: B batch rows, L canvas rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from tabes.batched import Batched
 from tabes.canvas import Canvas, Move
-from tabes.parts import Budget, Ranked, Ranking, Reviser, Writer, ranked
+from tabes.parts import Budget, Part, Ranked, Ranking, Reviser, Writer, ranked
 from tabes.view import View
 
 __all__ = ["PartSampler", "PartState", "Sampler"]
@@ -58,10 +59,19 @@ class PartSampler:
         return self.reviser is not None
 
     @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """All of them, in the order in which they are asked."""
+        return (self.writer, self.ranking, self.budget, *(() if self.reviser is None else (self.reviser,)))
+
+    @cached_property
     def statistics(self) -> frozenset[str]:
         """What any part reads of a prediction."""
-        parts = (self.ranking, self.budget, self.writer, self.reviser)
-        return frozenset().union(*(part.statistics for part in parts if part is not None))
+        return frozenset().union(*(part.statistics for part in self.parts))
+
+    @cached_property
+    def remembers(self) -> bool:
+        """Whether any part replays rows."""
+        return any(part.remembers for part in self.parts)
 
     def init(self, canvas: Canvas) -> PartState:
         reviser = None if self.reviser is None else self.reviser.init(canvas)
@@ -69,11 +79,12 @@ class PartSampler:
 
     def step(self, view: View, state: PartState) -> tuple[Move, PartState]:
         open_BL = view.canvas.open_BL
-        rows_BL = open_BL if self.reviser is None else open_BL | self.reviser.rows(view)
-        prediction = view.predict(rows_BL, statistics=self.statistics)
+        rows_BL = reduce(or_, (part.rows(view) for part in self.parts), open_BL)
+        prediction = view.predict(rows_BL, statistics=self.statistics, remember=self.remembers)
         proposal = self.writer.propose(view, prediction)
+        proposal = replace(proposal, count_B=self.budget.expected(view, state.budget))
         scores_BL, ranking = self.ranking.rank(view, prediction, proposal, state.ranking)
-        order = ranked(open_BL, scores_BL, prediction)
+        order = ranked(open_BL, scores_BL, prediction, proposal)
         write_BL, remask_BL, budget, reviser = self._cut(view, order, state)
         move = Move(write_BL, proposal.tokens_BL, remask_BL, order.scores_BL)
         return move, PartState(ranking, budget, reviser)

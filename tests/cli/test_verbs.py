@@ -98,6 +98,7 @@ def test_compare_table_for_people(command: Command, sudoku: Path) -> None:
     assert "95% interval" in outcome.err
 
 
+@pytest.mark.filterwarnings("ignore::tabes.steering.NoSignalWarning")
 def test_samplers_lists_every_rule_with_its_parameters(command: Command) -> None:
     found = {one["name"]: one for one in command("samplers", "--json").json}
     assert tuple(sorted(found)) == tabes.samplers()

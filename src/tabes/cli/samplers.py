@@ -19,10 +19,10 @@ def samplers(as_json: Json = False) -> None:
       tabes generate ... --sampler margin --set tokens_per_step=2
       tabes compare --samplers margin,margin:tokens_per_step=2
     """
-    from tabes.parts import BUDGETS, RANKINGS
+    from tabes.parts import BUDGETS
     from tabes.presets import PRESETS
 
-    own = {name: RANKINGS.parameters(preset.ranking) for name, preset in sorted(PRESETS.items())}
+    own = {name: preset.own for name, preset in sorted(PRESETS.items())}
     if as_json:
         found = [
             {

@@ -1,0 +1,64 @@
+"""Backward-on-Entropy steering (arXiv 2602.00250): rows whose writing makes the rest least uncertain come first.
+
+    score_i = gate_i TIS_i - lambda_t [h_t - H_i]_+^2,      TIS_i = -<d sum_j H_j / d e_i, delta_i>
+
+See `tabes.steering.importance` for TIS and `docs/boe.md` for what we chose. Reduces to confidence with as many
+candidates as tokens to write (rho or delta towards 0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from tabes.parts import RANKINGS
+from tabes.steering.importance import Backward, Expansion, Importance, Injection, SelfTerm
+from tabes.steering.ranking import Steered
+from tabes.steering.scene import Scene
+from tabes.steering.work import Price
+from tabes.view import View
+
+__all__ = ["Boe"]
+
+
+@RANKINGS.register("boe")
+@dataclass(frozen=True)
+class Boe(Steered):
+    """Importance of the candidates from one backward pass; parameters in `Importance` and `Steered`."""
+
+    expansion: Expansion = 0.5
+    injection: Injection = "joint"
+    self_term: SelfTerm = "include"
+    backward: Backward = "replay"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.importance
+
+    @cached_property
+    def importance(self) -> Importance:
+        return Importance(self.expansion, self.injection, self.self_term, self.backward, self._probes, self._objective)
+
+    def rows(self, view: View) -> Tensor:
+        """Only choosing the most uncertain probes needs to read rows that are not open."""
+        if self.probes == "uncertain":
+            return self._probes.pool(view.canvas)
+        return super().rows(view)
+
+    def drops(self, scene: Scene, candidates_BL: Tensor, view: View) -> Tensor:
+        return self.importance.drops(scene, candidates_BL)
+
+    def price(self, scene: Scene) -> Price:
+        """A replay of the masked rows with its gradient; one for every candidate where each has a copy."""
+        work = scene.denoiser.base.network.work
+        length = scene.canvas.tokens_BL.shape[1]
+        rows_B = (scene.content_BL if self.backward == "dense" else scene.canvas.masked_BL).sum(1).tolist()
+        flops = [work.replay(r, length) + work.backward(r, length) + 2 * r * work.head for r in rows_B]
+        replay_B = torch.tensor(flops, dtype=torch.float64, device=scene.tokens_BL.device)
+        replay_B = replay_B * len(self.importance.points)
+        copies = self.injection == "alone" or self.self_term == "exclude"
+        nothing_B = torch.zeros_like(replay_B)
+        return Price(nothing_B, replay_B) if copies else Price(replay_B, nothing_B)

@@ -1,0 +1,67 @@
+"""Steer and verify: importance proposes, lookahead decides among the `verify` best of it.
+
+    score_i = gate_i drop_i - lambda_t [h_t - H_i]_+^2   for the best by TIS_i, all others after them
+
+Reduces to `boe` in which rows are tried as `verify` goes to 1, and to `lookahead` as it takes in all candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from tabes.errors import UsageError
+from tabes.parts import RANKINGS
+from tabes.rankings.boe import Boe
+from tabes.rankings.lookahead import replay_flops
+from tabes.steering.candidates import top
+from tabes.steering.lookahead import Lookahead
+from tabes.steering.scene import Scene
+from tabes.steering.work import Price
+from tabes.view import View
+
+__all__ = ["BoeVerify"]
+
+
+@RANKINGS.register("boe-verify")
+@dataclass(frozen=True)
+class BoeVerify(Boe):
+    """Parameters of `boe`, and how many rows are verified, how far ahead."""
+
+    verify: int = 4
+    horizon: int = 1
+    beam: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.verify < 1:
+            raise UsageError(f"verify is {self.verify}; it must be 1 or more")
+        _ = self.ahead
+
+    @cached_property
+    def ahead(self) -> Lookahead:
+        return Lookahead(self._objective, self._probes, self.horizon, self.beam)
+
+    def rows(self, view: View) -> Tensor:
+        return self._probes.pool(view.canvas)
+
+    def drops(self, scene: Scene, candidates_BL: Tensor, view: View) -> Tensor:
+        importance_BL = super().drops(scene, candidates_BL, view)
+        best_BL = top(
+            candidates_BL, importance_BL.nan_to_num(-torch.inf), torch.full_like(candidates_BL.sum(1), self.verify)
+        )
+        verified_BL = self.ahead.drops(scene, best_BL, offer_to=view.denoiser)
+        # What was not verified stays behind what was, in the order of its importance.
+        shift_B1 = torch.where(best_BL, verified_BL, torch.inf).amin(1, keepdim=True) - torch.where(
+            candidates_BL & ~best_BL, importance_BL, -torch.inf
+        ).amax(1, keepdim=True).clamp(min=-1e30)
+        drops_BL = torch.where(best_BL, verified_BL, importance_BL + shift_B1 - 1.0)
+        return torch.where(candidates_BL, drops_BL, 0.0)
+
+    def price(self, scene: Scene) -> Price:
+        price = super().price(scene)
+        ahead_B = replay_flops(scene) * (1 + self.beam**2 * (self.horizon - 1))
+        return Price(price.once_B + self.verify * ahead_B, price.each_B)
