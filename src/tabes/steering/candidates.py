@@ -16,44 +16,53 @@ __all__ = ["Prefilter", "top"]
 
 @dataclass(frozen=True)
 class Prefilter:
-    """The best of the open rows by `by`: a share `rho` of them, and not less confident than the risk `delta` allows.
+    """The best of the open rows by `by`, and the risk one is ready to take for steering.
 
-    `delta`: only rows whose confidence is within delta of that of the last row that would be written anyway. At least
-    as many rows as are written stay in.
+    `rho` keeps a share of them, `most` so many for each row that is to be written. Let c be the confidence of the last
+    row that confidence alone would write: `delta` keeps only rows at least as confident as c - delta, and where c is
+    `sure` or more nothing competes. As many rows as are written stay in.
     """
 
     by: Literal["confidence", "margin", "entropy"] = "confidence"
     rho: float | None = None
     delta: float | None = None
     most: int | None = None
+    sure: float | None = None
 
     def __post_init__(self) -> None:
         if self.by not in ("confidence", "margin", "entropy"):
             raise UsageError(f"prefilter is {self.by!r}; it must be confidence, margin or entropy")
         if self.rho is not None and not 0 < self.rho <= 1:
             raise UsageError(f"rho is {self.rho}; it must be above 0 and at most 1")
-        if self.delta is not None and not 0 <= self.delta <= 1:
-            raise UsageError(f"delta is {self.delta}; it must be between 0 and 1")
+        for name in ("delta", "sure"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise UsageError(f"{name} is {value}; it must be between 0 and 1")
         if self.most is not None and self.most < 1:
             raise UsageError(f"candidates is {self.most}; it must be 1 or more")
 
     def chosen(self, open_BL: Tensor, prediction: Prediction, confidence_BL: Tensor, count_B: Tensor) -> Tensor:
         """(B, L)."""
-        if self.by == "confidence":
-            value_BL = confidence_BL
-        else:
-            value_BL = prediction.margin_BL if self.by == "margin" else -prediction.entropy_BL
-        n_B = open_BL.sum(1)
-        limit_B = n_B if self.rho is None else (self.rho * n_B).ceil().long()
+        open_B = open_BL.sum(1)
+        count_B = torch.minimum(count_B, open_B)
+        limit_B = open_B if self.rho is None else (self.rho * open_B).ceil().long()
         if self.most is not None:
-            limit_B = limit_B.clamp(max=self.most)
-        limit_B = torch.minimum(torch.maximum(limit_B, count_B), n_B)
-        chosen_BL = top(open_BL, value_BL, limit_B)
-        if self.delta is None:
+            limit_B = torch.minimum(limit_B, self.most * count_B)
+        chosen_BL = top(open_BL, self._value(prediction, confidence_BL), torch.maximum(limit_B, count_B))
+        if self.delta is None and self.sure is None:
             return chosen_BL
-        sure_BL = top(open_BL, confidence_BL, torch.minimum(count_B, n_B))
-        last_B = torch.where(sure_BL, confidence_BL, torch.inf).amin(1)
-        return chosen_BL & (confidence_BL >= last_B[:, None] - self.delta) | sure_BL
+        plain_BL = top(open_BL, confidence_BL, count_B)
+        last_B1 = torch.where(plain_BL, confidence_BL, torch.inf).amin(1, keepdim=True)
+        if self.delta is not None:
+            chosen_BL &= confidence_BL >= last_B1 - self.delta
+        if self.sure is not None:
+            chosen_BL &= last_B1 < self.sure
+        return chosen_BL | plain_BL
+
+    def _value(self, prediction: Prediction, confidence_BL: Tensor) -> Tensor:
+        if self.by == "confidence":
+            return confidence_BL
+        return prediction.margin_BL if self.by == "margin" else -prediction.entropy_BL
 
 
 def top(open_BL: Tensor, value_BL: Tensor, count_B: Tensor) -> Tensor:

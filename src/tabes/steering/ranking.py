@@ -38,11 +38,11 @@ class SteeringWarning(UserWarning):
 class Steered(Ranking):
     """Parameters of every steered ranking.
 
-    Candidates: `prefilter` orders the open rows, `rho` keeps a share of them, `delta` only those about as confident
-    as the last one that would be written anyway, `candidates` at most so many. `work` 0.2 spends at most 20 % over
-    plain decoding, saving up where there is nothing to choose. What is watched: `objective` over `probes`
-    (`probe_count` of them where the rule is "uncertain"). Shaping: see `tabes.steering.shaping`. `sign` -1 is the
-    reversed control of an experiment.
+    Candidates: `prefilter` orders the open rows, `rho` keeps a share of them, `candidates` at most so many for each
+    token to write, `delta` only those about as confident as the last one that confidence would write, and none where
+    that one's confidence is `sure` or more. `work` 0.2 spends at most 20 % over plain decoding, saving up where there
+    is nothing to choose. What is watched: `objective` over `probes` (`probe_count` of them where the rule is
+    "uncertain"). Shaping: see `tabes.steering.shaping`. `sign` -1 is the reversed control of an experiment.
     """
 
     objective: str | Objective = "entropy"
@@ -52,6 +52,7 @@ class Steered(Ranking):
     rho: float | None = None
     delta: float | None = None
     candidates: int | None = None
+    sure: float | None = None
     work: float | None = None
     gate: bool = False
     floor_weight: float = 0.0
@@ -87,7 +88,7 @@ class Steered(Ranking):
 
     @cached_property
     def _prefilter(self) -> Prefilter:
-        return Prefilter(self.prefilter, self.rho, self.delta, self.candidates)
+        return Prefilter(self.prefilter, self.rho, self.delta, self.candidates, self.sure)
 
     @cached_property
     def _shaping(self) -> Shaping:
