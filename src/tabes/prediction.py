@@ -115,6 +115,8 @@ class Prediction:
 
     def logits_NV(self) -> Tensor:
         """All logits, float32, the mask id impossible: N x V numbers, so ask only if you need the distribution."""
+        if len(self) == 0:
+            return torch.zeros(0, self.vocab_size, device=self.rows_BL.device)
         return torch.cat([self._logits(rows) for rows in self._chunks()])
 
     def reduce(self, reducer: Reducer) -> dict[str, Tensor]:

@@ -23,7 +23,6 @@ from tabes.budgets.tokens_per_step import TokensPerStep
 from tabes.canvas import Canvas
 from tabes.errors import UsageError
 from tabes.parts import BUDGETS, Budget, CountBudget, Ranked
-from tabes.prediction import Prediction
 from tabes.steering import Copies, Scene
 from tabes.view import View
 
@@ -96,7 +95,7 @@ def _filled(write_BL: Tensor, ranked: Ranked, count_B: Tensor) -> Tensor:
 
 def pair_shifts(scene: Scene, pool_BL: Tensor) -> Tensor:
     """(B, L, L): how far writing row l moves the distribution of row m, 0 where either is not in the pool."""
-    before_MV = _probabilities(scene.prediction.at(pool_BL))
+    before_MV = scene.prediction.at(pool_BL).logits_NV().softmax(-1)
     place_BL = (pool_BL.flatten().cumsum(0) - 1).view_as(pool_BL)  # where a row's probabilities are
     B, L = pool_BL.shape
     shift_BLL = torch.zeros(B, L, L, device=pool_BL.device)
@@ -111,10 +110,6 @@ def pair_shifts(scene: Scene, pool_BL: Tensor) -> Tensor:
             read_BL=others_nL,
         )
         old_MV = before_MV[place_BL[b_n][others_nL]]
-        distance_M = 0.5 * (_probabilities(after) - old_MV).abs().sum(-1)
+        distance_M = 0.5 * (after.logits_NV().softmax(-1) - old_MV).abs().sum(-1)
         shift_BLL[b_n, part.row_N] = after.spread(distance_M).to(shift_BLL.dtype)
     return shift_BLL
-
-
-def _probabilities(prediction: Prediction) -> Tensor:
-    return prediction.logits_NV().softmax(-1) if len(prediction) else torch.zeros(0, prediction.vocab_size)
