@@ -83,6 +83,15 @@ class Canvas(Batched):
         return self.writable_BL & (self.tokens_BL == self.mask_id)
 
     @property
+    def time_B(self) -> Tensor:
+        """Falls from 1 (nothing written yet) to 0 (nothing masked): the share of the writable rows still masked."""
+        return self.time_with(self.masked_BL.sum(1))
+
+    def time_with(self, masks_B: Tensor) -> Tensor:
+        """The time at which so many rows are masked."""
+        return masks_B / self.writable_BL.sum(1).clamp(min=1)
+
+    @property
     def block_B(self) -> Tensor:
         """The block each batch row is working on: the first with a mask (a huge number when there is none)."""
         return torch.where(self.masked_BL, self.block_BL, _NO_BLOCK).amin(1)

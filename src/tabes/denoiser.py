@@ -67,9 +67,18 @@ class AnyDenoiser(Protocol):
         """A replay that was made already, in case `canvas` is what is asked for next."""
 
     def predict(
-        self, canvas: Canvas, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False
+        self,
+        canvas: Canvas,
+        rows_BL: Tensor,
+        *,
+        statistics: Iterable[str] = (),
+        remember: bool = False,
+        time_B: Tensor | None = None,
     ) -> Prediction:
-        """One forward of the whole canvas, read at `rows_BL`; with `remember` the prediction carries its Memory."""
+        """One forward of the whole canvas, read at `rows_BL`; with `remember` the prediction carries its Memory.
+
+        `time_B` matters to timed networks only; they are told the canvas's own unless it is given.
+        """
 
     def replay(
         self,
@@ -146,11 +155,21 @@ class Denoiser:
         return B * (work.layers(L, L) + L * work.head)
 
     def predict(
-        self, canvas: Canvas, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False
+        self,
+        canvas: Canvas,
+        rows_BL: Tensor,
+        *,
+        statistics: Iterable[str] = (),
+        remember: bool = False,
+        time_B: Tensor | None = None,
     ) -> Prediction:
         padding_BL = canvas.padding_BL if bool(canvas.padding_BL.any()) else None
         hidden_BLd, memory = self.network.forward(
-            canvas.tokens_BL, positions_BL=canvas.positions_BL, padding_BL=padding_BL, remember=remember
+            canvas.tokens_BL,
+            positions_BL=canvas.positions_BL,
+            padding_BL=padding_BL,
+            time_B=(canvas.time_B if time_B is None else time_B) if self.network.timed else None,
+            remember=remember,
         )
         B, L = canvas.tokens_BL.shape
         self.ledger.forward(B * L, B * self.network.work.layers(L, L))

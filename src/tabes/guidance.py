@@ -52,10 +52,17 @@ class Guidance:
         """A cache inside would need both halves; what is offered is their combination."""
 
     def predict(
-        self, canvas: Canvas, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False
+        self,
+        canvas: Canvas,
+        rows_BL: Tensor,
+        *,
+        statistics: Iterable[str] = (),
+        remember: bool = False,
+        time_B: Tensor | None = None,
     ) -> Prediction:
         both = self._both(canvas)
-        doubled = self.denoiser.predict(both, _twice(rows_BL), remember=remember)
+        twice_B = None if time_B is None else _twice(time_B)
+        doubled = self.denoiser.predict(both, _twice(rows_BL), remember=remember, time_B=twice_B)
         memory = _GuidedMemory(doubled.memory, canvas.writable_BL) if remember else None
         return self._combined(doubled, rows_BL, statistics, memory)
 

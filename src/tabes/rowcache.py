@@ -1,8 +1,8 @@
 """Row-cached decoding: a full forward now and then, in between only the rows that matter are recomputed.
 
 Between refreshes a step replays the rows it reads (the masked ones of the current block) and those written since;
-every other row keeps the keys and values it had. Any rule can run on it. `every=1` is exact. Costs and quality:
-docs/row-cache.md.
+every other row keeps the keys and values it had. Any rule can run on it. `every=1` is exact. A timed network hears the
+time of the last refresh. Costs and quality: docs/row-cache.md.
 """
 
 from __future__ import annotations
@@ -52,14 +52,20 @@ class RowCache:
         return kept
 
     def predict(
-        self, canvas: Canvas, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False
+        self,
+        canvas: Canvas,
+        rows_BL: Tensor,
+        *,
+        statistics: Iterable[str] = (),
+        remember: bool = False,
+        time_B: Tensor | None = None,
     ) -> Prediction:
         stale_B = self._stale(canvas)
         offered, self._offered = self._offered, None
         if offered is not None and not bool(stale_B.any()) and _is_for(offered, canvas, rows_BL):
             prediction = offered[1].wanting(statistics)
         elif self._memory is None or bool(stale_B.all()):
-            prediction = self.denoiser.predict(canvas, rows_BL, statistics=statistics, remember=True)
+            prediction = self.denoiser.predict(canvas, rows_BL, statistics=statistics, remember=True, time_B=time_B)
         else:
             wanted_BL = rows_BL | _changed(canvas, self._memory) | stale_B[:, None]
             prediction = self.denoiser.replay(

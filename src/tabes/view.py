@@ -32,7 +32,7 @@ class View:
     @property
     def time_B(self) -> Tensor:
         """The share of the writable rows that is still masked."""
-        return self.canvas.masked_BL.sum(1) / self.canvas.writable_BL.sum(1).clamp(min=1)
+        return self.canvas.time_B
 
     def predict(self, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False) -> Prediction:
         """The network's prediction at `rows_BL`: one forward, once per step for the same rows.

@@ -142,6 +142,28 @@ def test_bad_options_of_compare(command: Command, sudoku: Path, options: tuple[s
     assert command("compare", "--model", sudoku, "--items", 1, *options).is_refusal(word)
 
 
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--states", "0"), "states"),
+        (("--candidates", "1"), "candidates"),
+        (("--batch-size", "0"), "batch_size"),
+        (("--points", "2"), "points"),
+        (("--scores", "tis-hal"), "tis-half"),
+        (("--scores", ""), "no score"),
+        (("--scores", "tis-0,tis-0"), "listed twice"),
+        (("--task", "sodoku"), "sudoku"),
+        (("--task", "sudoku:clues=80"), "two rows"),
+        (("--objective", "entropi"), "entropy"),
+        (("--inject", "some"), "--inject"),
+        (("--device", "nowhere"), "nowhere"),
+        (("--seed", "-1"), "seed"),
+    ],
+)
+def test_bad_options_of_fidelity(command: Command, sudoku: Path, options: tuple[str, ...], word: str) -> None:
+    assert command("fidelity", "--model", sudoku, "--states", 1, *options).is_refusal(word)
+
+
 def test_bad_options_elsewhere(command: Command, tmp_path: Path) -> None:
     assert command("train", "chess", "--out", tmp_path).is_refusal("sudoku")
     assert command("train", "sudoku", "--out", tmp_path, "--steps", 0).is_refusal("--steps")

@@ -12,7 +12,7 @@ from tabes import cli
 from tests.cli.conftest import Outcome
 
 Command = Callable[..., Outcome]
-VERBS = ("generate", "compare", "train", "samplers", "models", "demo")
+VERBS = ("generate", "compare", "fidelity", "train", "samplers", "models", "demo")
 
 
 def test_help_names_every_verb_and_is_light() -> None:

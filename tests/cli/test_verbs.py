@@ -98,6 +98,57 @@ def test_compare_table_for_people(command: Command, sudoku: Path) -> None:
     assert "95% interval" in outcome.err
 
 
+FIDELITY = ("--states", 3, "--task", "sudoku:clues=70", "--candidates", 3, "--seed", 5, "--points", 5)
+
+
+def test_fidelity_json(command: Command, sudoku: Path, tmp_path: Path) -> None:
+    from tabes.bench.fidelity import examine, read_states, summarise
+
+    rows, picture = tmp_path / "rows.jsonl", tmp_path / "fidelity.png"
+    names = "confidence,tis-literal,tis-half,lookahead"
+    arguments = ("fidelity", "-m", sudoku, "-s", names, *FIDELITY, "--out", rows, "--plot", picture, "--json")
+    outcome = command(*arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    found = outcome.json
+    assert [one["score"] for one in found["scores"]] == names.split(",")
+    assert {"spearman", "pooled_kendall", "share", "regret", "best", "cost"} <= found["scores"][0].keys()
+    assert (found["states"], found["candidates"], found["picture"]) == (3, 3, str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    states = read_states(rows)
+    assert [one.as_dict() for one in summarise(states)] == found["scores"]
+    theory = examine(states)
+    assert theory is not None and theory.as_dict() == found["theory"]
+    assert command(*arguments).json == found
+
+
+def test_fidelity_table_for_people(command: Command, sudoku: Path) -> None:
+    outcome = command("fidelity", "--model", sudoku, "--scores", "confidence,tis-half", *FIDELITY)
+    *header, first, second, blank, theorem, _, _ = outcome.out.splitlines()[:8]
+    assert "spearman" in header[0] and "regret" in header[0] and "forwards" in header[1]
+    assert first.startswith("confidence") and second.startswith("tis-half") and not blank
+    assert theorem.startswith("The theorem") and all(len(line) <= 100 for line in outcome.out.splitlines())
+    assert "3 states" in outcome.err
+    short = command("fidelity", "--model", sudoku, "--scores", "confidence,tis-half", *FIDELITY, "--no-theory")
+    assert short.out.splitlines() == [*header, first, second]
+
+
+def test_fidelity_without_matplotlib_says_so_and_goes_on(
+    command: Command, sudoku: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["tabes.cli.fidelity"], "find_spec", lambda name: None)
+    path = tmp_path / "fidelity.png"
+    outcome = command("fidelity", "-m", sudoku, "-s", "confidence", *FIDELITY, "--no-theory", "--plot", path, "--json")
+    assert outcome.code == 0 and "matplotlib" in outcome.err and len(outcome.err.splitlines()) == 1
+    assert outcome.json["picture"] is None and outcome.json["theory"] is None and not path.exists()
+
+
+def test_fidelity_help_names_every_score(command: Command) -> None:
+    from tabes.bench.fidelity import SCORES
+
+    words = command("fidelity", "--help").out.replace(",", " ").replace(".", " ").split()
+    assert SCORES.keys() <= set(words)
+
+
 @pytest.mark.filterwarnings("ignore::tabes.steering.NoSignalWarning")
 def test_samplers_lists_every_rule_with_its_parameters(command: Command) -> None:
     found = {one["name"]: one for one in command("samplers", "--json").json}

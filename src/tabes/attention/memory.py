@@ -34,6 +34,7 @@ class Memory:
         tokens_BL: None when the network was run from embeddings.
         batch_B: Which stored batch row each batch row is; None when they are the same.
         embeddings_BLE: Input embeddings, remembered only by networks that cannot replay rows alone.
+        time_B: The time a network that is conditioned on it was told; a replay is told the same.
     """
 
     layers: tuple[Layer, ...]
@@ -42,6 +43,7 @@ class Memory:
     tokens_BL: Tensor | None = None
     batch_B: Tensor | None = None
     embeddings_BLE: Tensor | None = None
+    time_B: Tensor | None = None
 
     @property
     def batch_size(self) -> int:
@@ -64,6 +66,7 @@ class Memory:
             padding_BL=_pick(self.padding_BL, batch),
             tokens_BL=_pick(self.tokens_BL, batch),
             embeddings_BLE=_pick(self.embeddings_BLE, batch),
+            time_B=_pick(self.time_B, batch),
             batch_B=batch if self.batch_B is None else self.batch_B[batch],
         )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -26,7 +26,9 @@ from tabes.parts import BUDGETS, Budget, CountBudget, Ranked
 from tabes.steering import Copies, Scene
 from tabes.view import View
 
-__all__ = ["Compatible", "pair_shifts"]
+__all__ = ["Compatible", "Measure", "pair_shifts"]
+
+Measure = Literal["shift", "loss"]
 
 
 @BUDGETS.register("compatible")
@@ -37,16 +39,23 @@ class Compatible(Budget):
     num_steps: int | None = None
     tokens_per_step: int | None = None
     bound: float = 0.1
-    pool: float = 2.0
+    pool: float | None = None
+    measure: Measure = "shift"
+    sure: float | None = None
 
+    statistics: ClassVar[frozenset[str]] = frozenset({"log_normaliser"})
     remembers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.num_steps is not None and self.tokens_per_step is not None:
             raise UsageError("num_steps and tokens_per_step exclude each other; give one")
+        if self.measure not in get_args(Measure):
+            raise UsageError(f"measure is {self.measure!r}; it must be 'shift' or 'loss'")
         if not self.bound >= 0:
             raise UsageError(f"bound is {self.bound}; it must be 0 or more")
-        if not self.pool >= 1:
+        if self.sure is not None and not 0 <= self.sure <= 1:
+            raise UsageError(f"sure is {self.sure}; it must be between 0 and 1")
+        if self.pool is not None and not self.pool >= 1:
             raise UsageError(f"pool is {self.pool}; it must be 1 or more")
         _ = self._most
 
@@ -63,16 +72,31 @@ class Compatible(Budget):
     def cut(self, view: View, ranked: Ranked, taken_B: Tensor, state: Any) -> tuple[Tensor, Any]:
         count_B, state = self._most.counts(view, state)
         count_B = torch.minimum(count_B + taken_B, ranked.open_BL.sum(1))
-        size_B = torch.where(count_B > 1, (self.pool * count_B).ceil().long(), 0)
+        asked_B = (count_B > 1) & self._doubtful(ranked, count_B)
+        size_B = torch.where(asked_B, (self._pool * count_B).ceil().long(), 0)
         pool_BL = ranked.open_BL & (ranked.rank_BL < size_B[:, None])
-        write_BL = ranked.open_BL & (ranked.rank_BL < count_B.clamp(max=1)[:, None])
+        write_BL = ranked.open_BL & (ranked.rank_BL < torch.where(asked_B, 1, count_B)[:, None])
         if bool(pool_BL.any()):
             scene = Scene.of(view, ranked.prediction, ranked.proposal)
-            shift_BLL = pair_shifts(scene, pool_BL)
+            shift_BLL = pair_shifts(scene, pool_BL, self.measure)
             write_BL = self._joined(write_BL, pool_BL, ranked.rank_BL, shift_BLL, count_B)
         if self.tokens_per_step is None:
             write_BL = _filled(write_BL, ranked, count_B)
         return write_BL, state
+
+    @property
+    def _pool(self) -> float:
+        if self.pool is not None:
+            return self.pool
+        return 1.0 if self.num_steps is None and self.tokens_per_step is not None else 2.0
+
+    def _doubtful(self, ranked: Ranked, count_B: Tensor) -> Tensor:
+        """(B,): whether any of the first `count_B` rows is not `sure`."""
+        if self.sure is None:
+            return torch.ones_like(count_B, dtype=torch.bool)
+        first_BL = ranked.open_BL & (ranked.rank_BL < count_B[:, None])
+        confidence_BL = (ranked.proposal.logit_BL - ranked.prediction.log_normaliser_BL).exp()
+        return (first_BL & (confidence_BL < self.sure)).any(1)
 
     def _joined(self, write_BL: Tensor, pool_BL: Tensor, rank_BL: Tensor, shift_BLL: Tensor, count_B: Tensor) -> Tensor:
         """The rows of the pool in their order, each if it fits what is in already."""
@@ -93,9 +117,9 @@ def _filled(write_BL: Tensor, ranked: Ranked, count_B: Tensor) -> Tensor:
     return write_BL | (left_BL & (place_BL < (count_B - write_BL.sum(1))[:, None]))
 
 
-def pair_shifts(scene: Scene, pool_BL: Tensor) -> Tensor:
+def pair_shifts(scene: Scene, pool_BL: Tensor, measure: Measure = "shift") -> Tensor:
     """(B, L, L): how far writing row l moves the distribution of row m, 0 where either is not in the pool."""
-    before_MV = scene.prediction.at(pool_BL).logits_NV().softmax(-1)
+    before_MV = scene.before.at(pool_BL).logits_NV().softmax(-1)
     place_BL = (pool_BL.flatten().cumsum(0) - 1).view_as(pool_BL)  # where a row's probabilities are
     B, L = pool_BL.shape
     shift_BLL = torch.zeros(B, L, L, device=pool_BL.device)
@@ -110,6 +134,11 @@ def pair_shifts(scene: Scene, pool_BL: Tensor) -> Tensor:
             read_BL=others_nL,
         )
         old_MV = before_MV[place_BL[b_n][others_nL]]
-        distance_M = 0.5 * (after.logits_NV().softmax(-1) - old_MV).abs().sum(-1)
+        lost_MV = old_MV - after.logits_NV().softmax(-1)
+        if measure == "shift":
+            distance_M = 0.5 * lost_MV.abs().sum(-1)
+        else:
+            token_M1 = scene.tokens_BL[b_n][others_nL][:, None]
+            distance_M = lost_MV.gather(1, token_M1).squeeze(1).clamp(min=0)
         shift_BLL[b_n, part.row_N] = after.spread(distance_M).to(shift_BLL.dtype)
     return shift_BLL

@@ -56,6 +56,7 @@ class Network(Protocol):
         hidden_size: Width of the backbone's output, d.
         max_length: The longest canvas the positions allow; None without limit.
         replays: Whether a replay computes only its rows.
+        timed: Whether what it predicts depends on the time. Others are never told it.
         work: What a call costs.
     """
 
@@ -64,6 +65,7 @@ class Network(Protocol):
     hidden_size: int
     max_length: int | None
     replays: bool
+    timed: bool
     work: Work
 
     @property
@@ -87,9 +89,13 @@ class Network(Protocol):
         positions_BL: Tensor,
         padding_BL: Tensor | None,
         embeddings_BLE: Tensor | None = None,
+        time_B: Tensor | None = None,
         remember: bool = False,
     ) -> tuple[Tensor, Memory | None]:
-        """Hidden rows (B, L, d) after the backbone's final norm, and what a replay needs if `remember`."""
+        """Hidden rows (B, L, d) after the backbone's final norm, and what a replay needs if `remember`.
+
+        A timed network is told `time_B`, 1 where everything is masked and 0 where nothing is, and remembers it.
+        """
         ...
 
     def replay(

@@ -21,6 +21,7 @@ class TransformerNetwork:
     """A network that cannot remember, and what all of them share."""
 
     replays = False
+    timed = False
 
     def __init__(self, name: str, backbone: Backbone, work: Work, *, vocab_size: int, hidden_size: int) -> None:
         self.name, self.backbone, self.work = name, backbone, work
@@ -62,6 +63,7 @@ class TransformerNetwork:
         positions_BL: Tensor,
         padding_BL: Tensor | None,
         embeddings_BLE: Tensor | None = None,
+        time_B: Tensor | None = None,
         remember: bool = False,
     ) -> tuple[Tensor, Memory | None]:
         self._check_inputs(tokens_BL, embeddings_BLE)

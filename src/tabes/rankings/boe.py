@@ -18,7 +18,7 @@ from tabes.parts import RANKINGS
 from tabes.steering.importance import Backward, Expansion, Importance, Injection, SelfTerm
 from tabes.steering.ranking import Steered
 from tabes.steering.scene import Scene
-from tabes.steering.work import Price
+from tabes.steering.work import Price, before_flops, replay_flops
 from tabes.view import View
 
 __all__ = ["Boe"]
@@ -53,12 +53,9 @@ class Boe(Steered):
 
     def price(self, scene: Scene) -> Price:
         """A replay of the masked rows with its gradient; one for every candidate where each has a copy."""
-        work = scene.denoiser.base.network.work
-        length = scene.canvas.tokens_BL.shape[1]
-        rows_B = (scene.content_BL if self.backward == "dense" else scene.canvas.masked_BL).sum(1).tolist()
-        flops = [work.replay(r, length) + work.backward(r, length) + 2 * r * work.head for r in rows_B]
-        replay_B = torch.tensor(flops, dtype=torch.float64, device=scene.tokens_BL.device)
-        replay_B = replay_B * len(self.importance.points)
-        copies = self.injection == "alone" or self.self_term == "exclude"
-        nothing_B = torch.zeros_like(replay_B)
-        return Price(nothing_B, replay_B) if copies else Price(replay_B, nothing_B)
+        rows_BL = scene.content_BL if self.backward == "dense" else scene.canvas.masked_BL
+        replay_B = replay_flops(scene, rows_BL, backward=True) * len(self.importance.points)
+        before_B = before_flops(scene)
+        if self.injection == "alone" or self.self_term == "exclude":
+            return Price(before_B, replay_B)
+        return Price(before_B + replay_B, torch.zeros_like(replay_B))

@@ -16,7 +16,6 @@ from torch import Tensor
 from tabes.errors import UsageError
 from tabes.parts import RANKINGS
 from tabes.rankings.boe import Boe
-from tabes.rankings.lookahead import replay_flops
 from tabes.steering.candidates import top
 from tabes.steering.lookahead import Lookahead
 from tabes.steering.scene import Scene
@@ -62,6 +61,5 @@ class BoeVerify(Boe):
         return torch.where(candidates_BL, drops_BL, 0.0)
 
     def price(self, scene: Scene) -> Price:
-        price = super().price(scene)
-        ahead_B = replay_flops(scene) * (1 + self.beam**2 * (self.horizon - 1))
-        return Price(price.once_B + self.verify * ahead_B, price.each_B)
+        first, then = super().price(scene), self.ahead.price(scene)
+        return Price(first.once_B + then.once_B + self.verify * then.each_B, first.each_B)

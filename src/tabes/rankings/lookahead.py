@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from torch import Tensor
 
 from tabes.parts import RANKINGS
@@ -47,13 +46,4 @@ class LookaheadRanking(Steered):
         return self.ahead.drops(scene, candidates_BL, offer_to=view.denoiser)
 
     def price(self, scene: Scene) -> Price:
-        """A replay of the masked rows for each candidate, and what follows it."""
-        each_B = replay_flops(scene)
-        return Price(torch.zeros_like(each_B), each_B * (1 + self.beam**2 * (self.horizon - 1)))
-
-
-def replay_flops(scene: Scene) -> Tensor:
-    """(B,): one replay of the masked rows."""
-    work, length = scene.denoiser.base.network.work, scene.canvas.tokens_BL.shape[1]
-    flops = [work.replay(rows, length) + rows * work.head for rows in scene.canvas.masked_BL.sum(1).tolist()]
-    return torch.tensor(flops, dtype=torch.float64, device=scene.tokens_BL.device)
+        return self.ahead.price(scene)

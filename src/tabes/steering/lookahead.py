@@ -20,6 +20,7 @@ from tabes.errors import UsageError
 from tabes.steering.objectives import Objective, TotalEntropy
 from tabes.steering.probes import Probes
 from tabes.steering.scene import Copies, Scene
+from tabes.steering.work import Price, before_flops, replay_flops
 
 __all__ = ["Lookahead"]
 
@@ -44,7 +45,7 @@ class Lookahead:
         if len(copies) == 0:
             return scene.prediction.entropy_BL.new_zeros(candidates_BL.shape)
         probes_BL = self.probes.chosen(scene.canvas, scene.prediction, candidates_BL)
-        before = scene.prediction.at(probes_BL)
+        before = scene.before.at(probes_BL)
         own_BL, before_B = self.objective.own(scene.canvas, before), self.objective.value(scene.canvas, before)
         left_BL = before_B[:, None] - own_BL
         offers = offer_to is not None and self.horizon == 1 and offer_to.takes_offers
@@ -67,6 +68,11 @@ class Lookahead:
             best_N = best_B[copies.batch_N] == copies.row_N
             offer_to.offer(worlds[0].canvas.select(best_N), worlds[0].prediction.select(best_N))
         return drops_BL
+
+    def price(self, scene: Scene) -> Price:
+        """A replay of the masked rows for each candidate; further on, for the beam's rows in each of its copies."""
+        each_B = replay_flops(scene, scene.canvas.masked_BL)
+        return Price(before_flops(scene) + each_B * self.beam**2 * (self.horizon - 1), each_B)
 
     def _written(self, scene: Scene, part: Copies, probes_BL: Tensor, remember: bool) -> Scene:
         """The copies, each with its own row written and the masked rows predicted anew."""

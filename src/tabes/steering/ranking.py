@@ -2,7 +2,8 @@
 
 score_i of a candidate is its shaped drop; every other open row comes after all candidates, the most confident first.
 Batch rows in which there is nothing to choose (no more candidates than tokens to write) are not steered and cost
-nothing more. Shapes: B batch rows, L canvas rows.
+nothing more; where all drops are equal (nothing left to watch) confidence decides too.
+Shapes: B batch rows, L canvas rows.
 """
 
 from __future__ import annotations
@@ -124,6 +125,7 @@ class Steered(Ranking):
             self._report(view, int(failed_B.sum()))
             drops_BL = torch.where(failed_B[:, None], 0.0, drops_BL)
             candidates_BL = candidates_BL & ~failed_B[:, None]
+        candidates_BL = candidates_BL & _differ(candidates_BL, drops_BL)[:, None]
         net_BL = self.sign * (drops_BL - self._objective.charge(prediction))
         shaped_BL = self._shaping.scores(net_BL, prediction, confidence_BL, view.time_B)
         return _first(candidates_BL, shaped_BL, confidence_BL)
@@ -132,6 +134,12 @@ class Steered(Ranking):
         view.denoiser.base.ledger.fell_back(batch_rows)
         text = f"steering gave NaN or infinite scores in step {view.step}; confidence decides there (Cost.fallbacks)"
         warnings.warn(text, SteeringWarning, stacklevel=2)
+
+
+def _differ(candidates_BL: Tensor, drops_BL: Tensor) -> Tensor:
+    """(B,): whether the drops say anything. With nothing to watch all are 0, and that is no reason to choose."""
+    largest_B = torch.where(candidates_BL, drops_BL, -torch.inf).amax(1)
+    return largest_B > torch.where(candidates_BL, drops_BL, torch.inf).amin(1)
 
 
 def _first(candidates_BL: Tensor, scores_BL: Tensor, confidence_BL: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -28,21 +29,37 @@ _ROWS_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 18}
 class Scene:
     """A canvas, its remembered prediction, and the token that would be written on every row read.
 
-    `denoiser` is asked for replays only, so it is a fresh one that keeps nothing from step to step.
+    `denoiser` is a fresh one that keeps nothing from step to step. `next_time_B` is when what is tried would be read;
+    None where the network knows no time.
     """
 
     canvas: Canvas
     denoiser: AnyDenoiser
     prediction: Prediction
     tokens_BL: Tensor
+    next_time_B: Tensor | None = None
 
     @classmethod
     def of(cls, view: View, prediction: Prediction, proposal: Proposal) -> Scene:
-        return cls(view.canvas, view.denoiser.begin(), prediction, proposal.tokens_BL)
+        canvas, next_time_B = view.canvas, None
+        if view.denoiser.base.network.timed:
+            count_B = 1 if proposal.count_B is None else proposal.count_B
+            next_time_B = canvas.time_with((canvas.masked_BL.sum(1) - count_B).clamp(min=0))
+        return cls(canvas, view.denoiser.begin(), prediction, proposal.tokens_BL, next_time_B)
+
+    @cached_property
+    def before(self) -> Prediction:
+        """What would be predicted next if nothing were written: with time a forward of its own, without the step's."""
+        if self.next_time_B is None:
+            return self.prediction
+        return self.denoiser.predict(
+            self.canvas, self.prediction.rows_BL, statistics={"entropy"}, remember=True, time_B=self.next_time_B
+        )
 
     @property
     def memory(self) -> AnyMemory:
-        memory: AnyMemory = self.prediction.memory
+        """What replays start from."""
+        memory: AnyMemory = self.before.memory
         return memory
 
     @property
@@ -54,7 +71,13 @@ class Scene:
         """The batch rows where `keep_B` is set."""
         if bool(keep_B.all()):
             return self
-        return Scene(self.canvas.select(keep_B), self.denoiser, self.prediction.select(keep_B), self.tokens_BL[keep_B])
+        return Scene(
+            self.canvas.select(keep_B),
+            self.denoiser,
+            self.prediction.select(keep_B),
+            self.tokens_BL[keep_B],
+            None if self.next_time_B is None else self.next_time_B[keep_B],
+        )
 
 
 @dataclass(frozen=True)

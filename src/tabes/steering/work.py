@@ -14,8 +14,9 @@ from tabes.batched import Batched
 from tabes.canvas import Canvas
 from tabes.errors import UsageError
 from tabes.steering.candidates import top
+from tabes.steering.scene import Scene
 
-__all__ = ["Bank", "Price", "affordable", "paid"]
+__all__ = ["Bank", "Price", "affordable", "before_flops", "paid", "replay_flops"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,23 @@ class Price:
 
     once_B: Tensor
     each_B: Tensor
+
+
+def replay_flops(scene: Scene, rows_BL: Tensor, *, backward: bool = False) -> Tensor:
+    """(B,): a replay of these rows, read at all of them."""
+    work, length = scene.denoiser.base.network.work, rows_BL.shape[1]
+    flops = [work.replay(rows, length) + rows * work.head for rows in rows_BL.sum(1).tolist()]
+    if backward:
+        back = [work.backward(rows, length) + rows * work.head for rows in rows_BL.sum(1).tolist()]
+        flops = [sum(both) for both in zip(flops, back, strict=True)]
+    return torch.tensor(flops, dtype=torch.float64, device=rows_BL.device)
+
+
+def before_flops(scene: Scene) -> Tensor:
+    """(B,): the forward at the next time, 0 where the network knows no time."""
+    work, (batch, length) = scene.denoiser.base.network.work, scene.canvas.tokens_BL.shape
+    flops = work.layers(length, length) if scene.next_time_B is not None else 0.0
+    return torch.full((batch,), flops, dtype=torch.float64, device=scene.tokens_BL.device)
 
 
 @dataclass(frozen=True)
