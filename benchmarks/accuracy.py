@@ -3,7 +3,7 @@
     python -m benchmarks.accuracy --out FILE [--task sudoku] [--items 1000] [--per-step 1,2,4,8] SAMPLER [SAMPLER ...]
 
 Rows, a JSON object per line: task, tokens (or steps) per step, sampler, a string of 0 and 1 for the items in order,
-and the work in forward-equivalents. `python -m benchmarks.steering` reads them. Tuned on puzzles of seed 101,
+and the work in forward-equivalents. `python -m benchmarks.accuracy_report` reads them. Tuned on puzzles of seed 101,
 reported on those of seed 202, both from the test split; runs on a GPU with --device cuda.
 """
 

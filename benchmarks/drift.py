@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -34,22 +34,11 @@ Found = dict[int, dict[str, list[torch.Tensor]]]
 class _Watched(tabes.RowCache):
     """A row cache whose every answer is compared with a full forward."""
 
-    found: Found
-
-    def begin(self) -> _Watched:
-        fresh = _Watched(self.denoiser.begin(), self.every)
-        fresh.found = self.found
-        return fresh
-
-    def select(self, keep_B: torch.Tensor) -> _Watched:
-        kept = super().select(keep_B)
-        kept.__class__ = _Watched
-        kept.found = self.found  # type: ignore[attr-defined]
-        return kept  # type: ignore[return-value]
+    found: ClassVar[Found]
 
     def predict(self, canvas: Canvas, rows_BL: torch.Tensor, **options: Any) -> Prediction:
         prediction = super().predict(canvas, rows_BL, **options)
-        exact = self.denoiser.predict(canvas, rows_BL)
+        exact = self.denoiser.predict(canvas, rows_BL, statistics={"confidence"})
         p_NV, q_NV = prediction.logits_NV().softmax(-1), exact.logits_NV().softmax(-1)
         assert self._age_B is not None
         age_N = self._age_B[rows_BL.nonzero()[:, 0]]
@@ -70,11 +59,10 @@ def run() -> Iterator[Row]:
     model = tabes.load("sudoku")
     givens_NP = torch.from_numpy(puzzles(PUZZLES, CLUES, SEED).givens).long()
     canvas = Canvas.create(torch.where(givens_NP == 0, model.mask_id, givens_NP), mask_id=model.mask_id)
-    watched = _Watched(model, EVERY)
-    watched.found = defaultdict(lambda: defaultdict(list))
-    for _ in tabes.decode(watched, canvas, tabes.sampler("confidence")):
+    _Watched.found = defaultdict(lambda: defaultdict(list))
+    for _ in tabes.decode(_Watched(model, EVERY), canvas, tabes.sampler("confidence")):
         pass
-    for age, found in sorted(watched.found.items()):
+    for age, found in sorted(_Watched.found.items()):
         distance_N = torch.cat(found["distance"])
         values = {"mean": distance_N.mean(), "p99": distance_N.quantile(0.99)}
         values |= {name: torch.cat(found[name]).mean() for name in ("same_digit", "same_row")}

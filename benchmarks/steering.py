@@ -6,7 +6,7 @@ share of the rows, spread at random, is masked and one token is written. Every m
 the rows replayed are the masked ones. In the blocks case the last half of the canvas is masked, written in blocks of
 32, and only the block at hand is watched.
 * confidence, boe, boe-dense, lookahead (4 candidates): the first step of `tabes.decode`.
-* boe at the mask: with expansion 0.
+* boe at the mask: with expansion 0. boe where sure: the preset in a step in which nothing competes.
 * forward: a plain forward that reads nothing. drops: lookahead without the main forward, its replays and entropies.
 """
 
@@ -37,6 +37,7 @@ LENGTH, VOCABULARY, BLOCK, REPEATS = 512, 512, 32, 15
 TRIED = 4
 DENSE_ABOVE, LOOKAHEAD_SHARE, MEMORY_SHARE, CLAIMED = 3.0, 1 / 3, 0.45, 1.10
 STEERED = ("boe", "boe at the mask")
+SURE = "boe where sure"
 # What a preset may some day choose by itself is said here: everything competes, nothing is spared.
 ALL = {"rho": None, "delta": None, "candidates": None, "sure": None, "work": None}
 
@@ -64,7 +65,7 @@ class Case:
         return torch.zeros(1, LENGTH, dtype=torch.bool).index_fill(1, order_L[:count], True)
 
 
-QUARTER = Case(25, 1.75, ("boe-dense", "lookahead", "drops", "forward"))
+QUARTER = Case(25, 1.75, ("boe-dense", SURE, "lookahead", "drops", "forward"))
 HALF = Case(50, 2.35, ("boe-dense",))
 BLOCKS = Case(50, 1.3, ("boe-dense",), block=BLOCK)
 SHARES = (*(Case(percent) for percent in (2, 4, 6, 8, 12)), QUARTER, HALF)
@@ -90,6 +91,8 @@ class Contest:
         """One token a step, every masked row active (of its block, where there are blocks)."""
         if name == "confidence":
             return tabes.sampler(name, tokens_per_step=1)
+        if name == SURE:
+            return tabes.sampler("boe", tokens_per_step=1, sure=0.0)
         probes = "masked" if self.case.block is None else "block"
         if name == "lookahead":
             return tabes.sampler(name, tokens_per_step=1, probes=probes, **ALL | {"candidates": TRIED})

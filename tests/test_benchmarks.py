@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from benchmarks import overhead, replay, rowcache, rows, vocabulary
+from benchmarks import accuracy, accuracy_report, drift, overhead, replay, rowcache, rows, steering, vocabulary
 from benchmarks.report import Verdict
 from benchmarks.rows import Rows
 
@@ -14,12 +14,12 @@ from benchmarks.rows import Rows
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "RESULTS", tmp_path)
-    for module in (vocabulary, replay):
+    for module in (vocabulary, replay, steering):
         monkeypatch.setattr(module, "peak_rows", lambda _name, case, contender, _job: fake_peaks(case, contender))
 
 
 def fake_peaks(case: str, contender: str) -> list[rows.Row]:
-    peak = {"forward": 0.0, "replay": 1.0, "tabes": 1.0}.get(contender, 4.0)
+    peak = {"forward": 0.0, "replay": 1.0, "tabes": 1.0, "boe": 1.0}.get(contender, 4.0)
     return [rows.Row(case, contender, f"{kind}_MiB", 0, peak) for kind in ("resident", "tensors")]
 
 
@@ -70,6 +70,44 @@ def test_the_row_cache_curve_is_drawn(
     assert len(best) == 2
     assert (tmp_path / "c.png").stat().st_size > 10_000
     assert capsys.readouterr().out.count("\n| ") == 2 + 3
+
+
+def test_drift_grows_from_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in {"PUZZLES": 2, "CLUES": 60}.items():
+        monkeypatch.setattr(drift, name, value)
+    measured = rows.Rows(drift.run())
+    assert measured.median("0", "replay", "mean") == 0.0, "just after a full forward a replay is that forward"
+    assert measured.median("0", "replay", "same_digit") == 1.0
+    assert 0 < measured.median("7", "replay", "mean") < 1
+    assert len(list(drift.report(measured))) == 1
+    assert capsys.readouterr().out.count("\n| ") == 2 + drift.EVERY
+
+
+def test_a_steered_step_costs_what_its_parts_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LENGTH": 32, "VOCABULARY": 32, "REPEATS": 1, "BLOCK": 8}.items():
+        monkeypatch.setattr(steering, name, value)
+    verdicts = reported(steering, "steering")
+    assert all(verdict.measured > 0 for verdict in verdicts)
+    half = rows.load("steering")
+    work = {who: half.median("50 % masked", who, "forward_equivalents") for who in ("confidence", "boe", "boe-dense")}
+    assert work["confidence"] < work["boe"] < work["boe-dense"]
+
+
+def test_accuracy_is_measured_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, picture = tmp_path / "rows.jsonl", tmp_path / "p.png"
+    monkeypatch.setattr(accuracy_report, "PICTURE", picture)
+    options = ["--task", "sudoku:clues=60", "--items", "3", "--batch", "2", "--per-step", "1,8"]
+    assert accuracy.main(["confidence", "boe", "--out", str(out), *options]) == 0
+    results = accuracy_report.read(out.read_text().splitlines())
+    assert [(result.budget, result.sampler) for result in results] == [
+        ("1 token a step", "confidence"),
+        ("1 token a step", "boe"),
+        ("8 tokens a step", "confidence"),
+        ("8 tokens a step", "boe"),
+    ]
+    assert all(len(result.right) == 3 and result.work > 0 for result in results)
+    assert accuracy_report.main([str(out)]) == 0
+    assert picture.stat().st_size > 10_000
 
 
 def test_a_missed_target_is_called_a_miss() -> None:

@@ -62,7 +62,8 @@ def test_with_so_many_steps_it_is_on_time_all_the_same() -> None:
         found = written(tiny("bert"), ragged(), Compatible(3, bound=bound))
         even = written(tiny("bert"), ragged(), Even(3))
         assert [[len(row) for row in step] for step in found] == [[len(row) for row in step] for step in even]
-    assert written(tiny("bert"), ragged(), Compatible(3, bound=0.0)) == even, "what is filled up is the ranking's own"
+    strict = Compatible(3, bound=0.0, measure="shift", sure=None)
+    assert written(tiny("bert"), ragged(), strict) == even, "what is filled up is the ranking's own"
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2-grouped", "bert"])
@@ -175,7 +176,9 @@ def test_shifts_add_up_over_what_is_in_already() -> None:
     shift_LL = pair_shifts(scene_of(model, canvas), canvas.masked_BL)[0]
     one, other = float(shift_LL[0, 2]), float(shift_LL[1, 2])
     assert min(one, other) > 1e-3
-    tight = Compatible(tokens_per_step=3, bound=max(one, other) + 0.5 * min(one, other), pool=1.0)
+    tight = Compatible(
+        tokens_per_step=3, measure="shift", sure=None, bound=max(one, other) + 0.5 * min(one, other), pool=1.0
+    )
     assert first(model, canvas, tight) == [0, 1]
     assert first(model, canvas, replace(tight, bound=one + other + 1e-6)) == [0, 1, 2]
 
@@ -206,7 +209,8 @@ def test_one_at_a_time_needs_no_pairs() -> None:
 
 def test_a_coupled_network_fills_the_canvas_in_more_steps() -> None:
     model, canvas = denoiser(mixer(9, 6, 4, coupling=0.4)), canvas_of([[5] * 9], 5)
-    lengths = [len(written(model, canvas, Compatible(tokens_per_step=3, bound=bound))) for bound in (0.0, 0.5, 9.0)]
+    budgets = [Compatible(tokens_per_step=3, measure="shift", sure=None, bound=bound) for bound in (0.0, 0.5, 9.0)]
+    lengths = [len(written(model, canvas, budget)) for budget in budgets]
     assert lengths[0] == 9
     assert lengths[2] == 3
     assert 3 <= lengths[1] <= 9

@@ -174,7 +174,7 @@ class Denoiser:
         B, L = canvas.tokens_BL.shape
         self.ledger.forward(B * L, B * self.network.work.layers(L, L))
         source = _Head(self, hidden_BLd[rows_BL])
-        return Prediction(rows_BL, source, self.mask_id, statistics, memory)
+        return Prediction(rows_BL, source, self.mask_id, statistics, memory, (~canvas.padding_BL).sum(1))
 
     def replay(
         self,
@@ -201,7 +201,7 @@ class Denoiser:
         self._count_replay(hidden_BRd, keys=rows_BL.shape[1])
         read_BL = rows_BL if read_BL is None else read_BL & rows_BL
         source = _Head(self, rows.pick(hidden_BRd, read_BL))
-        return Prediction(read_BL, source, self.mask_id, statistics, updated)
+        return Prediction(read_BL, source, self.mask_id, statistics, updated, rows_BL.sum(1))
 
     def _count_replay(self, hidden_BRd: Tensor, keys: int) -> None:
         B, R = hidden_BRd.shape[:2]

@@ -47,7 +47,7 @@ def generate(
     *,
     input_ids: Tensor | Sequence[Sequence[int]] | None = None,
     attention_mask: Tensor | None = None,
-    sampler: str | Sampler = "confidence",
+    sampler: str | Sampler = "boe",
     max_new_tokens: int | None = None,
     num_steps: int | None = None,
     block_length: int | None = None,

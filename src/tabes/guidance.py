@@ -109,7 +109,8 @@ class Guidance:
     def _combined(
         self, doubled: Prediction, rows_BL: Tensor, statistics: Iterable[str], memory: _GuidedMemory | None
     ) -> Prediction:
-        return Prediction(rows_BL, _Combined(doubled.source, self.scale), self.base.mask_id, statistics, memory)
+        source, computed_B = _Combined(doubled.source, self.scale), doubled.computed_B[: len(rows_BL)]
+        return Prediction(rows_BL, source, self.base.mask_id, statistics, memory, computed_B)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Prediction:
 
     Statistics (`confidence_BL`, `margin_BL`, `entropy_BL`, ...) are computed when first read. Declare those you will
     read (`statistics=`) and they are computed in the same pass over the logits; others cost another run of the head.
-    Where nothing was predicted a statistic is 0.
+    Where nothing was predicted a statistic is 0. `computed_B` is how many rows the network computed for it.
     """
 
     def __init__(
@@ -54,8 +54,10 @@ class Prediction:
         mask_id: int,
         statistics: Iterable[str] = (),
         memory: Any = None,
+        computed_B: Tensor | None = None,
     ) -> None:
         self.rows_BL = rows_BL
+        self.computed_B = rows_BL.sum(1) if computed_B is None else computed_B
         self.source = source
         self.mask_id = mask_id
         self._memory = memory
@@ -82,6 +84,11 @@ class Prediction:
     @property
     def vocab_size(self) -> int:
         return self.source.vocab_size
+
+    @property
+    def kept_B(self) -> Tensor:
+        """Whether all logits of a batch row would be kept if it were alone: another pass then runs no head again."""
+        return self.rows_BL.sum(1) <= _rows_at_once(self.vocab_size)
 
     @property
     def top_token_BL(self) -> Tensor:
@@ -140,22 +147,23 @@ class Prediction:
 
     def at(self, rows_BL: Tensor) -> Prediction:
         """The same prediction at some of its rows; what is known of them already stays known."""
-        return self._picked(rows_BL & self.rows_BL, (rows_BL & self.rows_BL)[self.rows_BL], self._memory)
+        kept_BL = rows_BL & self.rows_BL
+        return self._picked(kept_BL, kept_BL[self.rows_BL], self._memory, self.computed_B)
 
     def select(self, batch: Tensor) -> Prediction:
         """The same prediction for the batch rows where the bool mask `batch` is set, memory included."""
         kept_BL = self.rows_BL & batch[:, None]
         memory = None if self._memory is None else self._memory.select(batch.nonzero().squeeze(1))
-        return self._picked(self.rows_BL[batch], kept_BL[self.rows_BL], memory)
+        return self._picked(self.rows_BL[batch], kept_BL[self.rows_BL], memory, self.computed_B[batch])
 
     def wanting(self, statistics: Iterable[str]) -> Prediction:
         """The same prediction, which will compute these statistics too in its next pass."""
         self._wanted |= frozenset(statistics)
         return self
 
-    def _picked(self, rows_BL: Tensor, kept_N: Tensor, memory: Any) -> Prediction:
+    def _picked(self, rows_BL: Tensor, kept_N: Tensor, memory: Any, computed_B: Tensor) -> Prediction:
         index_M = kept_N.nonzero().squeeze(1)
-        picked = Prediction(rows_BL, self.source.pick(index_M), self.mask_id, self._wanted, memory)
+        picked = Prediction(rows_BL, self.source.pick(index_M), self.mask_id, self._wanted, memory, computed_B)
         picked._found = {name: value_N[index_M] for name, value_N in self._found.items()}
         picked._kept_NV = None if self._kept_NV is None else self._kept_NV[index_M]
         return picked
@@ -181,7 +189,7 @@ class Prediction:
         return results
 
     def _chunks(self) -> Iterable[slice]:
-        size = max(1, _CHUNK_ELEMENTS // self.vocab_size)
+        size = _rows_at_once(self.vocab_size)
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
@@ -205,6 +213,10 @@ class Prediction:
                 bad_BL = self.spread(~torch.isfinite(value_N), fill=0)
                 row, position = bad_BL.nonzero()[0].tolist()
                 raise NumericsError(f"{name} is not finite", row, position)
+
+
+def _rows_at_once(vocab_size: int) -> int:
+    return max(1, _CHUNK_ELEMENTS // vocab_size)
 
 
 def _at_least_float32(logits_nV: Tensor) -> Tensor:

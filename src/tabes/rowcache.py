@@ -8,7 +8,7 @@ time of the last refresh. Costs and quality: docs/row-cache.md.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -41,11 +41,11 @@ class RowCache:
     def base(self) -> Denoiser:
         return self.denoiser.base
 
-    def begin(self) -> RowCache:
-        return RowCache(self.denoiser.begin(), self.every)
+    def begin(self) -> Self:
+        return type(self)(self.denoiser.begin(), self.every)
 
-    def select(self, keep_B: Tensor) -> RowCache:
-        kept = RowCache(self.denoiser.select(keep_B), self.every)
+    def select(self, keep_B: Tensor) -> Self:
+        kept = type(self)(self.denoiser.select(keep_B), self.every)
         if self._memory is not None and self._age_B is not None and self._block_B is not None:
             kept._memory = self._memory.select(keep_B.nonzero().squeeze(1))
             kept._age_B, kept._block_B = self._age_B[keep_B], self._block_B[keep_B]

@@ -2,7 +2,8 @@
 
     logits_j = U (b_j + sum_k A_jk e_k)
 
-So logits are linear in every embedding, writing one row moves another by A_jk alone, and replays are exact.
+So logits are linear in every embedding, writing one row moves another by A_jk alone, and replays are exact. A timed
+one mixes by (1 + 2t) A and has the bias (1 - t) b.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tabes.models import Work
 @dataclass(frozen=True)
 class Mixer:
     """The `Network` protocol. Canvases that begin with the token `poison` have NaN in their replays: in the gradient
-    alone, or in the logits."""
+    alone, or in the logits. `told` is the time of every forward."""
 
     table_VE: Tensor
     mix_LL: Tensor
@@ -32,6 +33,7 @@ class Mixer:
     name: str = "mixer"
     replays: bool = True
     timed: bool = False
+    told: list[list[float] | None] = field(default_factory=list, compare=False)
     work: Work = field(default_factory=lambda: Work(linear=100.0, attention=2.0, head=30.0))
 
     @property
@@ -73,8 +75,9 @@ class Mixer:
         if embeddings_BLE is None:
             assert tokens_BL is not None
             embeddings_BLE = self.embed(tokens_BL)
-        memory = Memory((Layer(embeddings_BLE.detach()),), positions_BL, padding_BL, tokens_BL)
-        return self._mixed(embeddings_BLE, positions_BL, padding_BL), memory if remember else None
+        self.told.append(None if time_B is None else time_B.tolist())
+        memory = Memory((Layer(embeddings_BLE.detach()),), positions_BL, padding_BL, tokens_BL, time_B=time_B)
+        return self._mixed(embeddings_BLE, positions_BL, padding_BL, time_B), memory if remember else None
 
     def replay(
         self,
@@ -91,7 +94,7 @@ class Mixer:
             assert tokens_BR is not None
             embeddings_BRE = self.embed(tokens_BR)
         merged_BLE = slots.put(memory.layers[0].key, embeddings_BRE, memory.batch_B)
-        hidden_BRE = slots.take(self._mixed(merged_BLE, memory.positions_BL, memory.padding_BL))
+        hidden_BRE = slots.take(self._mixed(merged_BLE, memory.positions_BL, memory.padding_BL, memory.time_B))
         updated = memory.updated((Layer(merged_BLE.detach()),), slots, tokens_BR=tokens_BR) if remember else None
         return self._poisoned(memory, hidden_BRE), updated
 
@@ -102,11 +105,18 @@ class Mixer:
         parts = {name: value.to(dtype) for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **parts)  # type: ignore[arg-type]
 
-    def _mixed(self, embeddings_BLE: Tensor, positions_BL: Tensor, padding_BL: Tensor | None) -> Tensor:
+    def _mixed(
+        self, embeddings_BLE: Tensor, positions_BL: Tensor, padding_BL: Tensor | None, time_B: Tensor | None
+    ) -> Tensor:
+        assert self.timed == (time_B is not None)
         mix_BLL = self.mix_LL[positions_BL[:, :, None], positions_BL[:, None, :]]
         if padding_BL is not None:
             mix_BLL = mix_BLL * ~padding_BL[:, None, :]
-        return self.bias_LE[positions_BL] + mix_BLL @ embeddings_BLE
+        bias_BLE = self.bias_LE[positions_BL]
+        if time_B is not None:
+            time_B11 = time_B[:, None, None].to(self.dtype)
+            bias_BLE, mix_BLL = (1 - time_B11) * bias_BLE, (1 + 2 * time_B11) * mix_BLL
+        return bias_BLE + mix_BLL @ embeddings_BLE
 
     def _poisoned(self, memory: Memory, hidden_BRE: Tensor) -> Tensor:
         if self.poison is None or memory.tokens_BL is None:

@@ -93,7 +93,6 @@ def test_a_batch_row_is_the_row_alone(prefilter: Prefilter, count: int) -> None:
     assert found_BL[:1].equal(alone_BL)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="rho * open in float32: 0.15 of 100 rows are 16")
 def test_a_share_is_rounded_up_and_never_by_rounding_errors() -> None:
     for length in (1, 7, 10, 81, 100):
         open_BL = torch.ones(1, length, dtype=torch.bool)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from tabes import Canvas
-from tabes.errors import NumericsError
 from tabes.presets import sampler
 from tabes.rankings.boe import Boe
 from tabes.steering import Verifier
@@ -46,11 +45,33 @@ def test_a_broken_gradient_is_decoded_by_confidence_and_counted(how: str, choice
     assert [step.cost.fallbacks for step in steps] == [1, 1, 1, 1, 0]
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="the error names the copy, not the batch row it is of")
-def test_a_broken_replay_ends_a_lookahead_with_the_batch_row_that_broke() -> None:
-    model, canvas = poisoned("logits")
-    with pytest.raises(NumericsError, match=r"step 0.* batch row 1"):
-        filled(model, canvas, sampler("lookahead"))
+@pytest.mark.parametrize("how", ["gradient", "logits"])
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [
+        ("lookahead", {}),
+        ("lookahead", {"horizon": 3}),
+        ("lookahead", {"candidates": 2, "gate": True}),
+        ("lookahead", {"probes": "block"}),
+        ("boe-verify", {"verify": 2}),
+    ],
+)
+def test_so_is_a_broken_replay(name: str, choice: dict[str, Any], how: str) -> None:
+    model, canvas = poisoned(how)
+    takes_gradients = name == "boe-verify"
+    expected = [1, 1, 1, 1, 0] if how == "logits" or takes_gradients else [0, 0, 0, 0, 0]
+    rule = sampler(name, **choice)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tokens_BL, steps = filled(model, canvas, rule)
+    assert [one.category for one in caught] == [SteeringWarning] * sum(expected)
+    assert [step.cost.fallbacks for step in steps] == expected
+    if any(expected):
+        assert tokens_BL[1].equal(filled(model, canvas, sampler("confidence"))[0][1])
+    for b in (0, 2):
+        one_L, one = filled(model, alone(canvas, b), rule)
+        assert tokens_BL[b].equal(one_L[0])
+        assert [step.positions[b] for step in steps if step.positions[b]] == [step.positions[0] for step in one]
 
 
 @pytest.mark.parametrize("name", ["boe", "boe-dense", "boe-verify", "lookahead"])

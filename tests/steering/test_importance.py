@@ -166,7 +166,6 @@ def test_a_canvas_without_candidates_is_no_work_and_no_error() -> None:
     assert model.ledger.backward_calls == before
 
 
-@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="Copies.chunks yields one empty chunk where there is none")
 @pytest.mark.parametrize("choice", [{"injection": "alone"}, {"self_term": "exclude"}])
 def test_copies_without_candidates_are_no_error_either(choice: dict[str, str]) -> None:
     scene = scene_of(tiny("llama"), CANVAS)

@@ -78,20 +78,7 @@ def test_further_steps_are_the_best_sequence_of_writes(horizon: int) -> None:
     assert expected != pytest.approx(furthest(exact, {}, horizon - 1), abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        torch.float32,
-        pytest.param(
-            torch.float64,
-            marks=pytest.mark.xfail(
-                strict=True,
-                raises=RuntimeError,
-                reason="a continuation with nothing left to write comes back in float32",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_three_steps_over_two_masks_are_two(dtype: torch.dtype) -> None:
     network, canvas = denoiser(mixer(5, 6, 4).to(dtype)), canvas_of([[0, 5, 1, 5, 2]], 5)
     two, three = (Lookahead(horizon=h, beam=2).drops(scene_of(network, canvas), canvas.masked_BL) for h in (2, 3))
@@ -158,11 +145,6 @@ def test_every_step_but_the_first_is_free_of_its_forward() -> None:
     assert [step.cost.forward_calls for step in steps] == [2, 1, 1, 1, 0]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the offer has all masked rows recomputed; the cache replays what is read",
-)
 def test_what_is_offered_is_what_the_cache_would_have_computed() -> None:
     """Probes of the block: a cache would not touch the later blocks."""
     rule, canvas = sampler("lookahead", probes="block"), ragged(block_length=4)

@@ -151,6 +151,29 @@ def slope(objective: Objective, network: Mixer, canvas: Any, row: int, direction
     return (value(1e-5) - value(-1e-5)) / 2e-5
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("objective", [TotalEntropy(), MeanOverBlocks(), CLASSES], ids=repr)
+def test_values_are_as_precise_as_entropies(objective: Any, dtype: torch.dtype) -> None:
+    canvas = ragged(block_length=3)
+    prediction = scene_of(tiny("bert", dtype), canvas).prediction
+    assert prediction.entropy_BL.dtype == dtype
+    assert objective.value(canvas, prediction).dtype == objective.own(canvas, prediction).dtype == dtype
+
+
+def test_a_mean_in_float64_is_exact_to_float64() -> None:
+    canvas = ragged(block_length=3)
+    prediction = scene_of(tiny("bert"), canvas).prediction
+    expected_B = [
+        sum(
+            float(prediction.entropy_BL[b, chosen_L].mean())
+            for block in range(4)
+            if bool((chosen_L := canvas.masked_BL[b] & (canvas.block_BL[b] == block)).any())
+        )
+        for b in range(2)
+    ]
+    assert MeanOverBlocks().value(canvas, prediction).tolist() == pytest.approx(expected_B, rel=1e-13)
+
+
 @pytest.mark.parametrize("objective", [MeanOverBlocks(), CLASSES, Verifier(twos), Verifier(twos, 0.5)], ids=repr)
 def test_gradients_pass_through_every_objective(objective: Objective) -> None:
     network = mixer(7, 6, 4, seed=4, coupling=0.3)

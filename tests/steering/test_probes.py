@@ -35,6 +35,26 @@ def test_the_most_uncertain_of_every_batch_row(count: int) -> None:
         assert not rest_L.any() or entropy_L[chosen_L].min() >= entropy_L[rest_L].max()
 
 
+@pytest.mark.parametrize(("share", "counts"), [(1e-6, [1, 1]), (1 / 3, [3, 3]), (0.5, [4, 4]), (1.0, [7, 8])])
+def test_a_share_is_of_every_batch_rows_own_masks(share: float, counts: list[int]) -> None:
+    canvas = ragged()
+    scene, nobody_BL = scene_of(tiny("bert"), canvas), torch.zeros_like(canvas.padding_BL)
+    assert canvas.masked_BL.sum(1).tolist() == [7, 8]
+    shared = Probes("uncertain", share=share)
+    assert shared.most_B(canvas).tolist() == counts
+    for b, count in enumerate(counts):
+        counted_BL = Probes("uncertain", count).chosen(canvas, scene.prediction, nobody_BL)
+        assert shared.chosen(canvas, scene.prediction, nobody_BL)[b].equal(counted_BL[b])
+
+
+def test_a_share_reaches_the_ranking() -> None:
+    canvas = ragged()
+    scene = scene_of(tiny("bert"), canvas)
+    found_BL = Boe(probes="uncertain", probe_share=0.5).drops(scene, canvas.masked_BL, view_of(tiny("bert"), canvas))
+    expected_BL = Importance(probes=Probes("uncertain", 4)).drops(scene, canvas.masked_BL)
+    torch.testing.assert_close(found_BL, expected_BL)
+
+
 def test_uncertain_probes_of_later_blocks_are_seen() -> None:
     """For which the step has to read rows it may not write yet."""
     canvas = holes(9, range(1, 9))
@@ -59,7 +79,17 @@ def test_the_paper_to_the_letter_warns() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"rule": "all"}, {"rule": "uncertain"}, {"rule": "masked", "count": 3}, {"rule": "uncertain", "count": 0}]
+    "wrong",
+    [
+        {"rule": "all"},
+        {"rule": "uncertain"},
+        {"rule": "uncertain", "count": 0},
+        {"rule": "uncertain", "share": 0.0},
+        {"rule": "uncertain", "share": 1.1},
+        {"rule": "uncertain", "count": 3, "share": 0.5},
+        {"rule": "masked", "count": 3},
+        {"rule": "masked", "share": 0.5},
+    ],
 )
 def test_wrong_choices_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="probe"):

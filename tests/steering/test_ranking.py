@@ -18,6 +18,7 @@ from tabes.rankings.boe import Boe
 from tabes.rankings.boe_verify import BoeVerify
 from tabes.rankings.lookahead import LookaheadRanking
 from tabes.steering import Lookahead, TotalEntropy
+from tabes.steering.order import in_front
 from tests.steering.analytic import denoiser, mixer
 from tests.steering.scenes import (
     PRESETS,
@@ -90,11 +91,6 @@ def test_the_count_is_written_when_every_write_harms() -> None:
     assert 5 not in tokens_BL
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="rows that are not steered get confidence - 2 as soon as another batch row is",
-)
 def test_a_row_that_is_not_steered_has_the_scores_it_has_alone() -> None:
     canvas = ragged()
     together_BL = scores(Boe(), tiny("llama"), canvas, counts=[9, 1])
@@ -102,17 +98,19 @@ def test_a_row_that_is_not_steered_has_the_scores_it_has_alone() -> None:
     torch.testing.assert_close(together_BL[0, 3:], single_BL[0])
 
 
-@pytest.mark.parametrize(
-    "prefilter",
-    [
-        "confidence",
-        "entropy",
-        pytest.param(
-            "margin",
-            marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason="margins are read and not declared"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("lowest", [0.0, -1e-9, 3.0, -1e6, 1e30])
+def test_the_order_of_who_comes_after_survives_float32(lowest: float) -> None:
+    then_BL = torch.cat([torch.linspace(1e-9, 1e-8, 500), torch.tensor([0.3, 0.3, 1.0, 0.5])])[None]
+    first_BL = (torch.arange(504) >= 502)[None]
+    scores_BL = torch.where(then_BL == 1.0, lowest, lowest + 1.0)
+    found_L = in_front(first_BL, scores_BL, then_BL)[0]
+    expected = [*((503, 502) if scores_BL[0, 502] < scores_BL[0, 503] else (502, 503)), 500, 501, *range(499, -1, -1)]
+    assert found_L.argsort(descending=True, stable=True).tolist() == expected
+    assert len(set(found_L[:502].tolist())) == 502
+    assert found_L[first_BL[0]].equal(scores_BL[first_BL])
+
+
+@pytest.mark.parametrize("prefilter", ["confidence", "entropy", "margin"])
 def test_a_prefilter_takes_no_second_run_of_the_head(prefilter: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the vocabulary is so large that logits are not kept."""
     monkeypatch.setattr("tabes.prediction._CHUNK_ELEMENTS", 3 * 60)
@@ -138,19 +136,14 @@ def test_verifying_all_is_lookahead_and_verifying_one_is_importance() -> None:
     assert every != one
 
 
-VERIFIED = pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="shaping after the shift lets rows that were not verified come first"
-)
-
-
 @pytest.mark.parametrize(
     "shaping",
     [
         {},
-        pytest.param({"gate": True}, marks=VERIFIED),
-        pytest.param({"objective": "information_gain"}, marks=VERIFIED),
-        pytest.param({"floor_weight": 5.0, "floor_height": 4.0}, marks=VERIFIED),
-        pytest.param({"mix": 0.01}, marks=VERIFIED),
+        {"gate": True},
+        {"objective": "information_gain"},
+        {"floor_weight": 5.0, "floor_height": 4.0},
+        {"mix": 0.01},
     ],
 )
 def test_what_was_not_verified_comes_after_what_was(shaping: dict[str, Any]) -> None:
@@ -161,6 +154,14 @@ def test_what_was_not_verified_comes_after_what_was(shaping: dict[str, Any]) -> 
         scene, ranking = scene_of(model, canvas), BoeVerify(verify=2, **shaping)
         importance_BL = ranking.importance.drops(scene, canvas.masked_BL)
         assert set(order(scores(ranking, model, canvas), canvas)[:2]) == set(order(importance_BL, canvas)[:2])
+
+
+def test_the_reversed_control_verifies_what_looks_worst() -> None:
+    canvas = holes(9, range(2, 9))
+    importance_BL = Boe().drops(scene_of(tiny("llama"), canvas), canvas.masked_BL, view_of(tiny("llama"), canvas))
+    found = order(scores(BoeVerify(verify=2, sign=-1), tiny("llama"), canvas), canvas)
+    assert set(found[:2]) == set(order(-importance_BL, canvas)[:2])
+    assert found[2:] == order(-importance_BL, canvas)[2:]
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,14 @@ def test_no_candidates_are_no_writes() -> None:
     assert not delta_BLE.any()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_with_or_without_candidates_they_are_as_precise_as_logits(dtype: torch.dtype) -> None:
+    canvas, network = canvas_of([[0, 5, 1, 5]], 5), denoiser(mixer(4, 6, 3).to(dtype))
+    scene = scene_of(network, canvas)
+    for chosen_BL in (canvas.masked_BL, rows(canvas)):
+        assert soft_deltas(scene, chosen_BL).dtype == scene.prediction.logits_NV().dtype
+
+
 def test_chunks_of_a_large_vocabulary_are_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     canvas = ragged()
     whole_BLE = soft_deltas(scene_of(tiny("bert"), canvas), canvas.masked_BL)

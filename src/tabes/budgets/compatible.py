@@ -2,11 +2,13 @@
 
     i joins the set S if the sum over j in S of shift(i, j) + shift(j, i) is at most `bound`
 
-where shift(i, j) is the total variation distance between p_j before and after writing i, found by writing each of the
-`pool` best rows in a copy and replaying the others of the pool alone. Rows are tried in the order of the ranking, so
-the first is always written. With `num_steps` places that stay empty are filled in that order all the same, to be on
-time; with `tokens_per_step` they stay empty and decoding takes more steps. Reduces to `even` and `tokens_per_step` as
-`bound` grows. Shapes: B batch rows, L canvas rows, N copies, K rows of the pool, V vocabulary.
+where shift(i, j) is what writing i does to j: with the measure "loss" how much probability j's proposed token loses,
+with "shift" the total variation distance its whole distribution moves (which also counts what confirms j). Found by
+writing each of the `pool` best rows in a copy and replaying the others of the pool alone; not asked at all where every
+row to write is at least `sure`. Rows are tried in the order of the ranking, so the first is always written. With
+`num_steps` places that stay empty are filled in that order all the same, to be on time, so the pool is twice the count;
+with `tokens_per_step` they stay empty, decoding takes more steps, and the pool is the count. Reduces to `even` and
+`tokens_per_step` as `bound` grows. Shapes: B batch rows, L canvas rows, N copies, V vocabulary.
 """
 
 from __future__ import annotations
@@ -34,14 +36,17 @@ Measure = Literal["shift", "loss"]
 @BUDGETS.register("compatible")
 @dataclass(frozen=True)
 class Compatible(Budget):
-    """At most as many rows as `num_steps` or `tokens_per_step` ask for, from the best `pool` times as many."""
+    """At most as many rows as `num_steps` or `tokens_per_step` ask for, from the best `pool` times as many.
+
+    The defaults are what measured best at four tokens a step (docs/boe.md).
+    """
 
     num_steps: int | None = None
     tokens_per_step: int | None = None
-    bound: float = 0.1
+    bound: float = 0.01
     pool: float | None = None
-    measure: Measure = "shift"
-    sure: float | None = None
+    measure: Measure = "loss"
+    sure: float | None = 0.99
 
     statistics: ClassVar[frozenset[str]] = frozenset({"log_normaliser"})
     remembers: ClassVar[bool] = True
@@ -88,7 +93,7 @@ class Compatible(Budget):
     def _pool(self) -> float:
         if self.pool is not None:
             return self.pool
-        return 1.0 if self.num_steps is None and self.tokens_per_step is not None else 2.0
+        return 2.0 if self.tokens_per_step is None else 1.0
 
     def _doubtful(self, ranked: Ranked, count_B: Tensor) -> Tensor:
         """(B,): whether any of the first `count_B` rows is not `sure`."""
@@ -118,7 +123,7 @@ def _filled(write_BL: Tensor, ranked: Ranked, count_B: Tensor) -> Tensor:
 
 
 def pair_shifts(scene: Scene, pool_BL: Tensor, measure: Measure = "shift") -> Tensor:
-    """(B, L, L): how far writing row l moves the distribution of row m, 0 where either is not in the pool."""
+    """(B, L, L): what writing row l does to row m, 0 where either is not in the pool."""
     before_MV = scene.before.at(pool_BL).logits_NV().softmax(-1)
     place_BL = (pool_BL.flatten().cumsum(0) - 1).view_as(pool_BL)  # where a row's probabilities are
     B, L = pool_BL.shape

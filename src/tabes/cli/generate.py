@@ -31,9 +31,7 @@ def generate(
     ] = None,
     num_steps: NumSteps = None,
     block_length: BlockLength = None,
-    sampler: Annotated[
-        str, typer.Option("--sampler", "-s", help="The decoding rule; see: tabes samplers.")
-    ] = "confidence",
+    sampler: Annotated[str, typer.Option("--sampler", "-s", help="The decoding rule; see: tabes samplers.")] = "boe",
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the sampler, such as tokens_per_step=2."),

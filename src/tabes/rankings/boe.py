@@ -18,7 +18,7 @@ from tabes.parts import RANKINGS
 from tabes.steering.importance import Backward, Expansion, Importance, Injection, SelfTerm
 from tabes.steering.ranking import Steered
 from tabes.steering.scene import Scene
-from tabes.steering.work import Price, before_flops, replay_flops
+from tabes.steering.work import Price, before_flops, replay_flops, write_flops
 from tabes.view import View
 
 __all__ = ["Boe"]
@@ -52,10 +52,11 @@ class Boe(Steered):
         return self.importance.drops(scene, candidates_BL)
 
     def price(self, scene: Scene) -> Price:
-        """A replay of the masked rows with its gradient; one for every candidate where each has a copy."""
-        rows_BL = scene.content_BL if self.backward == "dense" else scene.canvas.masked_BL
-        replay_B = replay_flops(scene, rows_BL, backward=True) * len(self.importance.points)
-        before_B = before_flops(scene)
+        """At most a replay of the probes' pool with its gradient, one for each candidate's copy if any; soft writes."""
+        rows_BL = scene.content_BL if self.backward == "dense" else self._probes.pool(scene.canvas)
+        replay_B = replay_flops(scene, rows_BL.sum(1), self._probes.most_B(scene.canvas), backward=True)
+        replay_B = replay_B * len(self.importance.points)
+        before_B, write_B = before_flops(scene, torch.zeros_like(rows_BL.sum(1))), write_flops(scene)
         if self.injection == "alone" or self.self_term == "exclude":
-            return Price(before_B, replay_B)
-        return Price(before_B + replay_B, torch.zeros_like(replay_B))
+            return Price(before_B, replay_B + write_B)
+        return Price(before_B + replay_B, write_B)

@@ -18,8 +18,9 @@ from tabes.parts import RANKINGS
 from tabes.rankings.boe import Boe
 from tabes.steering.candidates import top
 from tabes.steering.lookahead import Lookahead
+from tabes.steering.ranking import Tried
 from tabes.steering.scene import Scene
-from tabes.steering.work import Price
+from tabes.steering.work import Price, before_flops
 from tabes.view import View
 
 __all__ = ["BoeVerify"]
@@ -48,18 +49,16 @@ class BoeVerify(Boe):
         return self._probes.pool(view.canvas)
 
     def drops(self, scene: Scene, candidates_BL: Tensor, view: View) -> Tensor:
+        return self.tried(scene, candidates_BL, view).drops_BL
+
+    def tried(self, scene: Scene, candidates_BL: Tensor, view: View) -> Tried:
         importance_BL = super().drops(scene, candidates_BL, view)
-        best_BL = top(
-            candidates_BL, importance_BL.nan_to_num(-torch.inf), torch.full_like(candidates_BL.sum(1), self.verify)
-        )
+        proposed_BL = (self.sign * importance_BL).nan_to_num(-torch.inf)
+        best_BL = top(candidates_BL, proposed_BL, torch.full_like(candidates_BL.sum(1), self.verify))
         verified_BL = self.ahead.drops(scene, best_BL, offer_to=view.denoiser)
-        # What was not verified stays behind what was, in the order of its importance.
-        shift_B1 = torch.where(best_BL, verified_BL, torch.inf).amin(1, keepdim=True) - torch.where(
-            candidates_BL & ~best_BL, importance_BL, -torch.inf
-        ).amax(1, keepdim=True).clamp(min=-1e30)
-        drops_BL = torch.where(best_BL, verified_BL, importance_BL + shift_B1 - 1.0)
-        return torch.where(candidates_BL, drops_BL, 0.0)
+        return Tried(torch.where(best_BL, verified_BL, importance_BL), best_BL)
 
     def price(self, scene: Scene) -> Price:
         first, then = super().price(scene), self.ahead.price(scene)
-        return Price(first.once_B + then.once_B + self.verify * then.each_B, first.each_B)
+        shared_B = before_flops(scene, torch.zeros_like(scene.prediction.computed_B))
+        return Price(first.once_B + then.once_B - shared_B + self.verify * then.each_B, first.each_B)

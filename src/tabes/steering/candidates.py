@@ -11,7 +11,7 @@ from torch import Tensor
 from tabes.errors import UsageError
 from tabes.prediction import Prediction
 
-__all__ = ["Prefilter", "top"]
+__all__ = ["Prefilter", "share_of", "top"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Prefilter:
         """(B, L)."""
         open_B = open_BL.sum(1)
         count_B = torch.minimum(count_B, open_B)
-        limit_B = open_B if self.rho is None else (self.rho * open_B).ceil().long()
+        limit_B = open_B if self.rho is None else share_of(self.rho, open_B)
         if self.most is not None:
             limit_B = torch.minimum(limit_B, self.most * count_B)
         chosen_BL = top(open_BL, self._value(prediction, confidence_BL), torch.maximum(limit_B, count_B))
@@ -63,6 +63,11 @@ class Prefilter:
         if self.by == "confidence":
             return confidence_BL
         return prediction.margin_BL if self.by == "margin" else -prediction.entropy_BL
+
+
+def share_of(share: float, count_B: Tensor) -> Tensor:
+    """That share of every count, rounded up; 7 % of 100 are 7, although 0.07 * 100 is a little more."""
+    return (share * count_B.double() - 1e-9).ceil().long()
 
 
 def top(open_BL: Tensor, value_BL: Tensor, count_B: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from tabes.errors import NumericsError, UsageError
+from tabes.errors import UsageError
+from tabes.steering.failures import row_by_row
 from tabes.steering.objectives import Objective, TotalEntropy
 from tabes.steering.probes import Probes
 from tabes.steering.scene import Copies, Scene
@@ -69,19 +70,7 @@ class Importance:
 
     def drops(self, scene: Scene, candidates_BL: Tensor) -> Tensor:
         """(B, L) in the objective's units, positive where a write helps, 0 off the candidates, NaN where it failed."""
-        try:
-            return self._drops(scene, candidates_BL)
-        except NumericsError:
-            return self._one_by_one(scene, candidates_BL)
-
-    def _one_by_one(self, scene: Scene, candidates_BL: Tensor) -> Tensor:
-        """So that one broken batch row does not take the others along."""
-        batch = len(candidates_BL)
-        if batch == 1:
-            return torch.where(candidates_BL, torch.nan, 0.0)
-        index_B = torch.arange(batch, device=candidates_BL.device)
-        rows = [self.drops(scene.select(index_B == b), candidates_BL[b : b + 1]) for b in range(batch)]
-        return torch.cat(rows)
+        return row_by_row(self._drops, scene, candidates_BL)
 
     def _drops(self, scene: Scene, candidates_BL: Tensor) -> Tensor:
         delta_BLE = soft_deltas(scene, candidates_BL)

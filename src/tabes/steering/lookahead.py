@@ -2,9 +2,9 @@
 
     drop_i = objective(before, without row i's own part) - objective(after writing i)
 
-Every row that is not masked keeps its remembered keys and values; that is all that is approximate. With a horizon of
-h the best few copies go on: their surest rows are tried in turn, and the best continuation is added to the drop.
-Shapes: B batch rows, L canvas rows, N copies.
+Every row that is not masked keeps its remembered keys and values; that is all that is approximate (with probes of the
+block masks of later blocks keep them too). With a horizon of h the best few copies go on: their surest rows are tried
+in turn, and the best continuation is added to the drop. Shapes: B batch rows, L canvas rows, N copies.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tabes.denoiser import AnyDenoiser
 from tabes.errors import UsageError
+from tabes.steering.failures import row_by_row
 from tabes.steering.objectives import Objective, TotalEntropy
 from tabes.steering.probes import Probes
 from tabes.steering.scene import Copies, Scene
@@ -40,39 +41,59 @@ class Lookahead:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be 1 or more")
 
     def drops(self, scene: Scene, candidates_BL: Tensor, *, offer_to: AnyDenoiser | None = None) -> Tensor:
-        """(B, L) in the objective's units; 0 off the candidates. A denoiser that caches is handed the best replay."""
+        """(B, L) in the objective's units; 0 off the candidates, NaN where it failed.
+
+        A denoiser that caches is handed the best replay.
+        """
+
+        def drops(scene: Scene, candidates_BL: Tensor) -> Tensor:
+            # Part of a batch is no offer: the cache is asked for all of it.
+            whole = len(candidates_BL) == batch and bool(candidates_BL.any(1).all())
+            return self._drops(scene, candidates_BL, offer_to if whole else None)
+
+        batch = len(candidates_BL)
+        return row_by_row(drops, scene, candidates_BL)
+
+    def price(self, scene: Scene) -> Price:
+        """A replay for each candidate; at every later step one for the beam's rows in each copy that goes on."""
+        masked_B, most_B = scene.canvas.masked_BL.sum(1), self.probes.most_B(scene.canvas)
+        pool_B = self.probes.pool(scene.canvas).sum(1)
+        rows_B = masked_B if self.horizon > 1 else torch.minimum(most_B + 1, pool_B)
+        each_B = replay_flops(scene, rows_B, torch.minimum(most_B, pool_B - 1))
+        once_B = before_flops(scene, most_B)
+        for ahead in range(1, self.horizon):
+            left_B = masked_B - ahead
+            replay_B = replay_flops(scene, left_B, torch.minimum(most_B, left_B - 1))
+            once_B = once_B + self.beam ** (ahead + 1) * replay_B
+        return Price(once_B, each_B)
+
+    def _drops(self, scene: Scene, candidates_BL: Tensor, offer_to: AnyDenoiser | None = None) -> Tensor:
         copies = Copies.of(candidates_BL)
         if len(copies) == 0:
             return scene.prediction.entropy_BL.new_zeros(candidates_BL.shape)
         probes_BL = self.probes.chosen(scene.canvas, scene.prediction, candidates_BL)
         before = scene.before.at(probes_BL)
         own_BL, before_B = self.objective.own(scene.canvas, before), self.objective.value(scene.canvas, before)
-        left_BL = before_B[:, None] - own_BL
-        offers = offer_to is not None and self.horizon == 1 and offer_to.takes_offers
-        remember = offers or self.horizon > 1
-        drops: list[Tensor] = []
-        worlds: list[Scene] = []
+        offers = offer_to is not None and self._may_offer(scene, probes_BL) and offer_to.takes_offers
         # What is to be remembered is kept for all copies anyway.
-        for part in [copies] if offers else copies.chunks(candidates_BL.shape[1]):
-            world = self._written(scene, part, probes_BL, remember)
-            after_n = self.objective.value(world.canvas, world.prediction)
-            drops.append(part.gather(left_BL) - after_n)
-            worlds.append(world)
-        drop_N = torch.cat(drops)
+        parts = [copies] if offers else copies.chunks(candidates_BL.shape[1])
+        worlds = [self._written(scene, part, probes_BL, offers or self.horizon > 1) for part in parts]
+        after_N = torch.cat([self.objective.value(world.canvas, world.prediction) for world in worlds])
+        drop_N = copies.gather(before_B[:, None] - own_BL) - after_N
         if self.horizon > 1:
             drop_N = drop_N + self._further(copies, drop_N, worlds, len(candidates_BL))
         drops_BL = copies.spread(drop_N, candidates_BL)
-        if offers and offer_to is not None and bool(candidates_BL.any(1).all()):
+        if offers and offer_to is not None:
             # If the best one is what gets written, its replay is the next prediction.
             best_B = torch.where(candidates_BL, drops_BL, -torch.inf).argmax(1)
             best_N = best_B[copies.batch_N] == copies.row_N
             offer_to.offer(worlds[0].canvas.select(best_N), worlds[0].prediction.select(best_N))
         return drops_BL
 
-    def price(self, scene: Scene) -> Price:
-        """A replay of the masked rows for each candidate; further on, for the beam's rows in each of its copies."""
-        each_B = replay_flops(scene, scene.canvas.masked_BL)
-        return Price(before_flops(scene) + each_B * self.beam**2 * (self.horizon - 1), each_B)
+    def _may_offer(self, scene: Scene, probes_BL: Tensor) -> bool:
+        """Whether the replay of a copy is what a cache would compute next: of all it is asked for, at its own time."""
+        asked_BL = self.probes.pool(scene.canvas)
+        return self.horizon == 1 and scene.next_time_B is None and probes_BL.equal(asked_BL)
 
     def _written(self, scene: Scene, part: Copies, probes_BL: Tensor, remember: bool) -> Scene:
         """The copies, each with its own row written and the masked rows predicted anew."""
@@ -81,7 +102,7 @@ class Lookahead:
         written = canvas.with_tokens(torch.where(own_nL, scene.tokens_BL[b_n], canvas.tokens_BL))
         prediction = scene.denoiser.replay(
             scene.memory.select(b_n),
-            canvas.masked_BL if remember else probes_BL[b_n] | own_nL,
+            canvas.masked_BL if self.horizon > 1 else probes_BL[b_n] | own_nL,
             tokens_BL=written.tokens_BL,
             read_BL=probes_BL[b_n] & ~own_nL,
             statistics=self.objective.statistics | ({"top_token", "confidence"} if self.horizon > 1 else set()),
@@ -100,7 +121,8 @@ class Lookahead:
             start += len(world.tokens_BL)
             gain_n = drop_N.new_zeros(len(kept_n))
             if bool(kept_n.any()):
-                gain_n[kept_n] = self._continuation(ahead, world.select(kept_n))
+                # Where nothing is left to write there is nothing to say in which precision.
+                gain_n[kept_n] = self._continuation(ahead, world.select(kept_n)).to(gain_n.dtype)
             gains.append(gain_n)
         return torch.cat(gains)
 
@@ -110,7 +132,7 @@ class Lookahead:
         sure_nL = torch.where(open_nL, world.prediction.confidence_BL, -torch.inf)
         rank_nL = sure_nL.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
         tried_nL = open_nL & (rank_nL < self.beam)
-        drops_nL = ahead.drops(world, tried_nL)
+        drops_nL = ahead._drops(world, tried_nL)
         best_n = torch.where(tried_nL, drops_nL, -torch.inf).amax(1)
         return torch.where(tried_nL.any(1), best_n, 0.0)
 

@@ -57,14 +57,18 @@ class _Weighted(Objective):
     """A weighted sum of entropies."""
 
     def weights(self, canvas: Canvas, rows_BL: Tensor) -> Tensor:
-        """(B, L) in the entropies' units."""
-        return torch.ones_like(rows_BL, dtype=torch.float32)
+        """(B, L) in the entropies' units, in float64: they are rounded to what the entropies are."""
+        return torch.ones_like(rows_BL, dtype=torch.float64)
 
     def value(self, canvas: Canvas, prediction: Prediction) -> Tensor:
-        return (prediction.entropy_BL * self.weights(canvas, prediction.rows_BL)).sum(1)
+        return self._weighted(canvas, prediction).sum(1)
 
     def own(self, canvas: Canvas, prediction: Prediction) -> Tensor:
-        return prediction.entropy_BL * self.weights(canvas, prediction.rows_BL)
+        return self._weighted(canvas, prediction)
+
+    def _weighted(self, canvas: Canvas, prediction: Prediction) -> Tensor:
+        entropy_BL = prediction.entropy_BL
+        return entropy_BL * self.weights(canvas, prediction.rows_BL).to(entropy_BL.dtype)
 
 
 @OBJECTIVES.register("entropy")
@@ -88,12 +92,13 @@ class MeanOverBlocks(_Weighted):
     """The mean entropy of every block, added up: a block with many masks does not outweigh the others."""
 
     def weights(self, canvas: Canvas, rows_BL: Tensor) -> Tensor:
-        return 1 / _per_block(canvas, canvas.masked_BL.float()).clamp(min=1)
+        return 1 / _per_block(canvas, canvas.masked_BL.double()).clamp(min=1)
 
     def own(self, canvas: Canvas, prediction: Prediction) -> Tensor:
         """Less than a row's entropy over the count: when it is written, the mean of its block is over one row fewer."""
         entropy_BL = prediction.entropy_BL
-        sum_BL, count_BL = _per_block(canvas, entropy_BL), _per_block(canvas, canvas.masked_BL.float())
+        sum_BL = _per_block(canvas, entropy_BL)
+        count_BL = _per_block(canvas, canvas.masked_BL.to(entropy_BL.dtype))
         without_BL = (sum_BL - entropy_BL) / (count_BL - 1).clamp(min=1)
         return torch.where(prediction.rows_BL, sum_BL / count_BL.clamp(min=1) - without_BL, 0.0)
 
@@ -122,8 +127,8 @@ class ClassWeighted(_Weighted):
     def weights(self, canvas: Canvas, rows_BL: Tensor) -> Tensor:
         if int(canvas.positions_BL.max()) >= len(self.classes):
             raise UsageError(f"{len(self.classes)} positions have a class but the canvas has more")
-        weight_P = torch.tensor(self.by_class, device=rows_BL.device)[torch.tensor(self.classes, device=rows_BL.device)]
-        return weight_P[canvas.positions_BL]
+        weight_C = torch.tensor(self.by_class, dtype=torch.float64, device=rows_BL.device)
+        return weight_C[torch.tensor(self.classes, device=rows_BL.device)][canvas.positions_BL]
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ import warnings
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-import torch
 from torch import Tensor
 
 from tabes.canvas import Canvas
 from tabes.errors import UsageError
 from tabes.prediction import Prediction
+from tabes.steering.candidates import share_of, top
 
 __all__ = ["NoSignalWarning", "ProbeRule", "Probes"]
 
@@ -24,21 +24,27 @@ class NoSignalWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Probes:
-    """All masked rows, those of the current block, the `count` most uncertain, or (as the paper says) the
-    candidates."""
+    """All masked rows, those of the current block, the most uncertain, or (as the paper says) the candidates.
+
+    Of the most uncertain there are `count`, or a `share` of the masked rows (rounded up).
+    """
 
     rule: ProbeRule = "masked"
     count: int | None = None
+    share: float | None = None
 
     _RULES: ClassVar[tuple[str, ...]] = get_args(ProbeRule)
 
     def __post_init__(self) -> None:
         if self.rule not in self._RULES:
             raise UsageError(f"probes is {self.rule!r}; it must be one of {', '.join(self._RULES)}")
-        if (self.rule == "uncertain") != (self.count is not None):
-            raise UsageError(f"probes={self.rule!r} with probe_count={self.count}: 'uncertain' takes a count, no other")
+        if (self.count is not None) + (self.share is not None) != (self.rule == "uncertain"):
+            given = f"probe_count={self.count} and probe_share={self.share}"
+            raise UsageError(f"probes={self.rule!r} with {given}: 'uncertain' takes one of them, no other takes any")
         if self.count is not None and self.count < 1:
             raise UsageError(f"probe_count is {self.count}; it must be 1 or more")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise UsageError(f"probe_share is {self.share}; it must be above 0 and at most 1")
         if self.rule == "candidates":
             text = "probes='candidates' is the paper's active set: its gradient carries nothing about any other row"
             warnings.warn(text, NoSignalWarning, stacklevel=4)
@@ -47,13 +53,18 @@ class Probes:
         """Rows among which the probes will be (B, L)."""
         return canvas.masked_BL if self.rule in ("masked", "uncertain") else canvas.open_BL
 
+    def most_B(self, canvas: Canvas) -> Tensor:
+        """How many probes there will be at most (B,)."""
+        pool_B = self.pool(canvas).sum(1)
+        if self.share is not None:
+            return share_of(self.share, pool_B)
+        return pool_B if self.count is None else pool_B.clamp(max=self.count)
+
     def chosen(self, canvas: Canvas, prediction: Prediction, candidates_BL: Tensor) -> Tensor:
         """The probes (B, L)."""
         if self.rule == "candidates":
             return candidates_BL
         pool_BL = self.pool(canvas)
-        if self.count is None:
+        if self.rule != "uncertain":
             return pool_BL
-        entropy_BL = torch.where(pool_BL, prediction.entropy_BL, -torch.inf)
-        rank_BL = entropy_BL.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-        return pool_BL & (rank_BL < self.count)
+        return top(pool_BL, prediction.entropy_BL, self.most_B(canvas))

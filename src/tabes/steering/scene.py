@@ -52,7 +52,8 @@ class Scene:
         """What would be predicted next if nothing were written: with time a forward of its own, without the step's."""
         if self.next_time_B is None:
             return self.prediction
-        return self.denoiser.predict(
+        # A row cache would take the scenes that were selected from one another for steps.
+        return self.denoiser.begin().predict(
             self.canvas, self.prediction.rows_BL, statistics={"entropy"}, remember=True, time_B=self.next_time_B
         )
 
@@ -98,6 +99,8 @@ class Copies:
 
     def chunks(self, length: int) -> Iterator[Copies]:
         """As many copies at a time as go through the network together."""
+        if len(self) == 0:
+            return  # torch splits nothing into one part of nothing
         size = max(1, _ROWS_AT_ONCE.get(self.row_N.device.type, 1 << 15) // length)
         for batch_n, row_n in zip(self.batch_N.split(size), self.row_N.split(size), strict=True):
             yield Copies(batch_n, row_n)

@@ -22,15 +22,16 @@ def soft_deltas(scene: Scene, candidates_BL: Tensor) -> Tensor:
     network, ledger = scene.denoiser.base.network, scene.denoiser.base.ledger
     table_VE = _table(network)
     mask_E = table_VE[scene.canvas.mask_id]
+    dtype = torch.promote_types(table_VE.dtype, torch.float32)  # as logits are
 
     def reduce(logits_nV: Tensor, rows: slice) -> dict[str, Tensor]:
         p_nV = logits_nV.softmax(-1)
         ledger.extra(2.0 * p_nV.shape[0] * table_VE.numel())
-        return {"delta": (p_nV.to(table_VE.dtype) @ table_VE - mask_E).to(logits_nV.dtype)}
+        return {"delta": (p_nV.to(table_VE.dtype) @ table_VE - mask_E).to(dtype)}
 
     at = scene.prediction.at(candidates_BL)
     if len(at) == 0:
-        return table_VE.new_zeros(*candidates_BL.shape, table_VE.shape[1])
+        return table_VE.new_zeros(*candidates_BL.shape, table_VE.shape[1], dtype=dtype)
     return at.reduce(reduce)["delta"]
 
 

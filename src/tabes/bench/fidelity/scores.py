@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tabes.errors import UnknownNameError, UsageError
@@ -35,11 +34,6 @@ class Question:
     injected_BL: Tensor
     objective: Objective
 
-    def select(self, keep_B: Tensor) -> Question:
-        """The batch rows where `keep_B` is set."""
-        candidates_BL, injected_BL = self.candidates_BL[keep_B], self.injected_BL[keep_B]
-        return replace(self, scene=self.scene.select(keep_B), candidates_BL=candidates_BL, injected_BL=injected_BL)
-
     def net(self, drops_BL: Tensor) -> Tensor:
         """Less what the objective charges for writing a row."""
         return drops_BL - self.objective.charge(self.scene.prediction)
@@ -49,28 +43,18 @@ Score = Callable[[Question], Tensor]
 """(B, L), larger where a row should be written earlier; only values at candidates count."""
 
 
-def _importance(expansion: float | str, *, joint: bool = True, probes: str = "masked", **options: Any) -> Score:
+def _importance(
+    expansion: float | str, *, joint: bool = True, probes: str = "masked", share: float | None = None, **options: Any
+) -> Score:
     """Importance of the candidates; `joint` says whether rows that do not compete may be injected too."""
 
     def score(question: Question) -> Tensor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoSignalWarning)
-            rule = Importance(expansion, probes=Probes(probes), objective=question.objective, **options)  # type: ignore[arg-type]
+            rule = Importance(expansion, probes=Probes(probes, share=share), objective=question.objective, **options)  # type: ignore[arg-type]
         return question.net(rule.drops(question.scene, question.injected_BL if joint else question.candidates_BL))
 
     return score
-
-
-def _third_of_probes(question: Question) -> Tensor:
-    """Only the most uncertain third of the masked rows is watched: another count for each number of masks."""
-    masked_B = question.scene.canvas.masked_BL.sum(1)
-    scores_BL = torch.zeros_like(question.scene.prediction.entropy_BL)
-    for masked in masked_B.unique().tolist():
-        same_B = masked_B == masked
-        part = question.select(same_B)
-        rule = Importance(probes=Probes("uncertain", -(-masked // 3)), objective=question.objective)
-        scores_BL[same_B] = part.net(rule.drops(part.scene, part.injected_BL)).to(scores_BL.dtype)
-    return scores_BL
 
 
 def _lookahead(question: Question) -> Tensor:
@@ -94,7 +78,7 @@ SCORES: dict[str, Score] = {
     "tis-half-alone": _importance(0.5, **_ALONE),
     "tis-one": _importance(1.0),
     "gauss-alone": _importance("gauss", **_ALONE),
-    "tis-third-probes": _third_of_probes,
+    "tis-third-probes": _importance(0.5, probes="uncertain", share=1 / 3),
     "lookahead": _lookahead,
 }
 

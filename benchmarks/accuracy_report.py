@@ -1,0 +1,146 @@
+"""The rows of `benchmarks.accuracy`, read: every rule against plain confidence at the same budget, item by item.
+
+    python -m benchmarks.accuracy_report [FILE]
+
+Prints Markdown tables and draws docs/steering.png: what is right against the work it took.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import table
+from benchmarks.rows import RESULTS
+from tabes.bench.statistics import paired_difference
+
+__all__ = ["Result", "main", "read", "tables"]
+
+BASE = "confidence"
+PICTURE = Path(__file__).parent.parent / "docs" / "steering.png"
+HEADER = ("sampler", "right", "forward-equivalents", "vs confidence [95 %]", "won / lost")
+TITLES = {"sudoku": "Sudoku, 28 clues", "reactions": "Reactions, 70 % of the product masked"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One rule at one budget."""
+
+    task: str
+    budget: str
+    sampler: str
+    right: str
+    work: float
+    fallbacks: int
+
+    @property
+    def rate(self) -> float:
+        """The share of items that came out right."""
+        return self.right.count("1") / len(self.right)
+
+
+def read(lines: Iterable[str]) -> list[Result]:
+    """A result per line; one rule at one budget counts once, the last time it was measured."""
+    found = {}
+    for line in lines:
+        row: dict[str, Any] = json.loads(line)
+        budget = _budget(row)
+        task = row["task"].partition(":")[0]
+        result = Result(task, budget, row["sampler"], row["right"], row["work"], row["fallbacks"])
+        found[task, budget, result.sampler] = result
+    return list(found.values())
+
+
+def _budget(row: dict[str, Any]) -> str:
+    if "num_steps" in row:
+        return f"{row['num_steps']} steps"
+    tokens = row["tokens_per_step"]
+    return "1 token a step" if tokens == 1 else f"{tokens} tokens a step"
+
+
+def tables(results: Sequence[Result]) -> str:
+    """A section per task, a table per budget."""
+    parts = []
+    for task, budget in dict.fromkeys((result.task, result.budget) for result in results):
+        own = [result for result in results if (result.task, result.budget) == (task, budget)]
+        base = next(result for result in own if result.sampler == BASE)
+        lines = [_line(result, base) for result in own]
+        parts.append(f"### {TITLES[task]}: {budget} ({len(base.right)} items)\n\n{table(HEADER, lines)}")
+    return "\n\n".join(parts)
+
+
+def _line(result: Result, base: Result) -> tuple[str, ...]:
+    cells = f"`{result.sampler}`", f"{result.rate:.4f}", f"{result.work:.1f}"
+    if result is base:
+        return *cells, "", ""
+    gap = paired_difference(_numbers(base), _numbers(result))
+    return (
+        *cells,
+        f"{100 * gap.difference:+.2f} [{100 * gap.low:+.2f}, {100 * gap.high:+.2f}]",
+        f"{gap.wins} / {gap.losses}",
+    )
+
+
+def _numbers(result: Result) -> list[float]:
+    return [float(digit) for digit in result.right]
+
+
+def draw(results: Sequence[Result], path: Path) -> None:
+    """A panel per task: plain and cached confidence as a line, every steered rule as a point."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter, StrMethodFormatter
+
+    tasks = tuple(dict.fromkeys(result.task for result in results))
+    figure = Figure(figsize=(6.4 * len(tasks), 5.0), dpi=150, layout="constrained")
+    for axis, task in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
+        own = [result for result in results if result.task == task]
+        for kind, style in STYLES.items():
+            points = sorted((r.work, r.rate) for r in own if _kind(r.sampler) == kind)
+            axis.plot(*zip(*points, strict=True), label=kind, **style) if points else None
+        axis.set(xscale="log", title=TITLES[task], xlabel="forward-equivalents per item", ylabel="right")
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axis.grid(color="#e5e5e5", linewidth=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=8.5, loc="lower right")
+    figure.savefig(path)
+
+
+STYLES: dict[str, dict[str, Any]] = {
+    "confidence": {"color": "#555555", "marker": "o", "linewidth": 1.4},
+    "confidence, row cache": {"color": "#0b6e99", "marker": "o", "linewidth": 1.4},
+    "compatible": {"color": "#3a8f3a", "marker": "D", "linewidth": 0},
+    "lookahead": {"color": "#c4541c", "marker": "^", "linewidth": 0},
+    "boe-verify": {"color": "#a0309a", "marker": "v", "linewidth": 0},
+    "boe": {"color": "#d8a200", "marker": "s", "linewidth": 0},
+    "boe as the paper has it": {"color": "#999999", "marker": "x", "linewidth": 0},
+}
+
+
+def _kind(sampler: str) -> str | None:
+    """Which line or cloud of points a sampler belongs to; None for controls and other baselines."""
+    name = sampler.partition("@")[0].partition(":")[0]
+    if "sign=-1" in sampler or name in ("margin", "entropy", "boe-dense"):
+        return None
+    if "compatible" in sampler:
+        return "compatible"
+    if name == BASE:
+        return "confidence, row cache" if "@cache" in sampler else "confidence"
+    return "boe as the paper has it" if name in ("boe-paper", "boe-literal") else name
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables, draw the picture."""
+    (path,) = (arguments if arguments is not None else sys.argv[1:]) or [str(RESULTS / "accuracy.jsonl")]
+    results = read(Path(path).read_text().splitlines())
+    print(tables(results))
+    draw(results, PICTURE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
