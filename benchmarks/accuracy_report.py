@@ -1,15 +1,16 @@
-"""The rows of `benchmarks.accuracy`, read: every rule against plain confidence at the same budget, item by item.
+"""The rows of `benchmarks.accuracy`, read: every rule against confidence at the same budget, item by item.
 
     python -m benchmarks.accuracy_report [FILE]
 
-Prints Markdown tables and draws docs/steering.png: what is right against the work it took.
+A rule behind a row cache is compared with confidence behind the same one. Prints Markdown tables and draws
+docs/steering.png: what is right against the work it took.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ __all__ = ["Result", "main", "read", "tables"]
 
 BASE = "confidence"
 PICTURE = Path(__file__).parent.parent / "docs" / "steering.png"
-HEADER = ("sampler", "right", "forward-equivalents", "vs confidence [95 %]", "won / lost")
+HEADER = ("sampler", "right", "forward-equivalents", "points over confidence [95 %]", "won / lost")
 TITLES = {"sudoku": "Sudoku, 28 clues", "reactions": "Reactions, 70 % of the product masked"}
 
 
@@ -63,20 +64,24 @@ def _budget(row: dict[str, Any]) -> str:
 
 
 def tables(results: Sequence[Result]) -> str:
-    """A section per task, a table per budget."""
+    """A table per task and budget, the dearest budget first; plain confidence on top of each."""
+    plain = [result for result in results if result.sampler == BASE]
     parts = []
-    for task, budget in dict.fromkeys((result.task, result.budget) for result in results):
-        own = [result for result in results if (result.task, result.budget) == (task, budget)]
-        base = next(result for result in own if result.sampler == BASE)
-        lines = [_line(result, base) for result in own]
-        parts.append(f"### {TITLES[task]}: {budget} ({len(base.right)} items)\n\n{table(HEADER, lines)}")
+    for base in sorted(plain, key=lambda result: (result.task, -result.work)):
+        own = {r.sampler: r for r in results if (r.task, r.budget) == (base.task, base.budget)}
+        lines = [_line(own[name], own) for name in sorted(own, key=lambda name: (name != BASE, name))]
+        title = f"### {TITLES[base.task]}: {base.budget} ({len(base.right)} items)"
+        parts.append(f"{title}\n\n{table(HEADER, lines)}")
     return "\n\n".join(parts)
 
 
-def _line(result: Result, base: Result) -> tuple[str, ...]:
+def _line(result: Result, own: Mapping[str, Result]) -> tuple[str, ...]:
     cells = f"`{result.sampler}`", f"{result.rate:.4f}", f"{result.work:.1f}"
-    if result is base:
+    if result.sampler == BASE:
         return *cells, "", ""
+    _, at, cache = result.sampler.partition("@")
+    base = own.get(BASE + at + cache, own[BASE])
+    base = own[BASE] if base is result else base
     gap = paired_difference(_numbers(base), _numbers(result))
     return (
         *cells,
@@ -92,7 +97,7 @@ def _numbers(result: Result) -> list[float]:
 def draw(results: Sequence[Result], path: Path) -> None:
     """A panel per task: plain and cached confidence as a line, every steered rule as a point."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter, StrMethodFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter, StrMethodFormatter
 
     tasks = tuple(dict.fromkeys(result.task for result in results))
     figure = Figure(figsize=(6.4 * len(tasks), 5.0), dpi=150, layout="constrained")
@@ -102,7 +107,10 @@ def draw(results: Sequence[Result], path: Path) -> None:
             points = sorted((r.work, r.rate) for r in own if _kind(r.sampler) == kind)
             axis.plot(*zip(*points, strict=True), label=kind, **style) if points else None
         axis.set(xscale="log", title=TITLES[task], xlabel="forward-equivalents per item", ylabel="right")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
         axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axis.grid(color="#e5e5e5", linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)

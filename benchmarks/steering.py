@@ -103,7 +103,7 @@ class Contest:
         """Everyone who takes part."""
         own = {"forward": self.forward, "drops": self.drops()}
         names = ("confidence", *STEERED, *self.case.others)
-        return {name: own.get(name, partial(self.step, self.sampler(name))) for name in names}
+        return {name: own[name] if name in own else partial(self.step, self.sampler(name)) for name in names}
 
     def step(self, sampler: Sampler) -> Step:
         """The first step of a decoding."""

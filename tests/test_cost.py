@@ -76,7 +76,9 @@ def test_a_replay_and_its_gradient_agree_with_torch(model: tabes.Denoiser) -> No
 
 
 def test_only_rows_that_may_be_written_pass_the_head(golden_model: tabes.Denoiser) -> None:
-    output = tabes.generate(golden_model, input_ids=[[1, 2, 3]], max_new_tokens=8, num_steps=4, block_length=4)
+    output = tabes.generate(
+        golden_model, sampler="confidence", input_ids=[[1, 2, 3]], max_new_tokens=8, num_steps=4, block_length=4
+    )
     assert [step.cost.head_rows for step in output.steps] == [4, 2, 4, 2]
     assert [step.cost.forward_tokens for step in output.steps] == [11] * 4
     assert output.cost.backward_calls == 0
@@ -84,8 +86,10 @@ def test_only_rows_that_may_be_written_pass_the_head(golden_model: tabes.Denoise
 
 
 def test_guidance_is_counted_as_the_double_work_it_is(golden_model: tabes.Denoiser) -> None:
-    plain = tabes.generate(golden_model, input_ids=[[1, 2, 3]], max_new_tokens=8).cost
-    guided = tabes.generate(golden_model, input_ids=[[1, 2, 3]], max_new_tokens=8, cfg_scale=1.0).cost
+    plain = tabes.generate(golden_model, sampler="confidence", input_ids=[[1, 2, 3]], max_new_tokens=8).cost
+    guided = tabes.generate(
+        golden_model, sampler="confidence", input_ids=[[1, 2, 3]], max_new_tokens=8, cfg_scale=1.0
+    ).cost
     assert guided.forward_calls == plain.forward_calls
     assert guided.forward_tokens == 2 * plain.forward_tokens
     assert guided.head_rows == 2 * plain.head_rows

@@ -148,6 +148,14 @@ class _GuidedMemory:
         tokens_BL = self.both.tokens_BL
         return None if tokens_BL is None else tokens_BL[: self.writable_BL.shape[0]]
 
+    @property
+    def time_B(self) -> Tensor | None:
+        time_B = self.both.time_B
+        return None if time_B is None else time_B[: self.writable_BL.shape[0]]
+
+    def with_time(self, time_B: Tensor) -> Self:
+        return type(self)(self.both.with_time(_twice(time_B)), self.writable_BL)
+
     def select(self, batch: Tensor) -> Self:
         index = batch.nonzero().squeeze(1) if batch.dtype == torch.bool else batch
         both = self.both.select(torch.cat([index, index + self.writable_BL.shape[0]]))

@@ -69,7 +69,7 @@ class RowCache:
         else:
             wanted_BL = rows_BL | _changed(canvas, self._memory) | stale_B[:, None]
             prediction = self.denoiser.replay(
-                self._memory,
+                _refreshed(self._memory, canvas, stale_B),
                 wanted_BL & ~canvas.padding_BL,
                 tokens_BL=canvas.tokens_BL,
                 read_BL=rows_BL,
@@ -124,6 +124,13 @@ def _is_for(offered: tuple[Canvas, Prediction], canvas: Canvas, rows_BL: Tensor)
     there, prediction = offered
     same_shape = there.tokens_BL.shape == canvas.tokens_BL.shape
     return same_shape and there.tokens_BL.equal(canvas.tokens_BL) and prediction.rows_BL.equal(rows_BL)
+
+
+def _refreshed(memory: AnyMemory, canvas: Canvas, stale_B: Tensor) -> AnyMemory:
+    """A stale batch row is replayed whole, so for a timed network that is a forward at the time of now."""
+    if memory.time_B is None:
+        return memory
+    return memory.with_time(torch.where(stale_B, canvas.time_B, memory.time_B))
 
 
 def _changed(canvas: Canvas, memory: AnyMemory) -> Tensor:

@@ -22,7 +22,8 @@ def test_generate_prints_the_text_and_nothing_else(command: Command, texts: Path
 
 
 def test_generate_json(command: Command, texts: Path) -> None:
-    found = command("generate", "--model", texts, "--prompt", "w1 w2", "--prompt", "w3", "-n", 4, "--json").json
+    prompts = ("--prompt", "w1 w2", "--prompt", "w3")
+    found = command("generate", "--model", texts, *prompts, "-n", 4, "--sampler", "confidence", "--json").json
     assert len(found["texts"]) == len(found["sequences"]) == 2
     assert {len(sequence) for sequence in found["sequences"]} == {6}
     assert found["steps"] == found["cost"]["forward_calls"] == 4

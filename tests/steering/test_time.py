@@ -33,7 +33,7 @@ def timed(length: int = LENGTH, vocab: int = VOCAB, **changes: Any) -> Mixer:
 
 def always(name: str, **choice: Any) -> Any:
     """Steered however sure the network is."""
-    return sampler(name, sure=None, **choice)
+    return sampler(name, sure=None, delta=None, **choice)
 
 
 @torch.no_grad()
@@ -208,3 +208,15 @@ def test_the_price_has_the_second_forward(ranking: Any) -> None:
     with torch.no_grad():
         ranking.drops(scene, chosen_BL, view_of(model, canvas))
     assert model.ledger.flops - before == pytest.approx(float(ranking.price(scene).of(chosen_BL)), rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_behind_a_row_cache_a_row_hears_the_time_it_would_alone(seed: int) -> None:
+    """Rows enter their blocks at different steps: one is refreshed beside another that is not."""
+    network = replace(mixer(8, VOCAB, 4, seed=seed, coupling=0.4), timed=True, told=[])
+    M = MASK
+    canvas = canvas_of([[0, M, M, M, M, M, M, M], [M, 1, 1, 2, M, M, M, M]], M, block_length=4)
+    for wrap in (lambda model: RowCache(model, "block"), lambda model: Guidance(RowCache(model, "block"), 0.5)):
+        together_BL, _ = filled(wrap(denoiser(network)), canvas, sampler("confidence"))
+        for b in range(2):
+            assert together_BL[b].equal(filled(wrap(denoiser(network)), alone(canvas, b), sampler("confidence"))[0][0])

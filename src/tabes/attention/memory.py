@@ -70,6 +70,10 @@ class Memory:
             batch_B=batch if self.batch_B is None else self.batch_B[batch],
         )
 
+    def with_time(self, time_B: Tensor) -> Memory:
+        """The same memory for replays at another time."""
+        return replace(self, time_B=time_B)
+
     def expand(self, k: int) -> Memory:
         """Every batch row `k` times: row 0 `k` times, then row 1, and so on."""
         batch = torch.arange(self.batch_size, device=self.positions_BL.device)
