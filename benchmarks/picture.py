@@ -60,7 +60,7 @@ class State:
         self.right_P = self.digits_P == solution_P
         self.panels = {
             "confidence": prediction.confidence_BL[0],
-            "importance (one backward pass)": Importance(expansion=0.0).drops(scene, canvas.masked_BL)[0],
+            "importance (one backward pass)": Importance().drops(scene, canvas.masked_BL)[0],
             "lookahead (a replay for every cell)": Lookahead().drops(scene, canvas.masked_BL)[0],
         }
         count_B = torch.tensor([CANDIDATES])

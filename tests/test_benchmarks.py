@@ -94,8 +94,8 @@ def test_a_steered_step_costs_what_its_parts_cost(monkeypatch: pytest.MonkeyPatc
 
 
 def test_accuracy_is_measured_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, picture = tmp_path / "rows.jsonl", tmp_path / "p.png"
-    monkeypatch.setattr(accuracy_report, "PICTURE", picture)
+    out = tmp_path / "rows.jsonl"
+    monkeypatch.setattr(accuracy_report, "DOCS", tmp_path)
     options = ["--task", "sudoku:clues=60", "--items", "3", "--batch", "2", "--per-step", "1,8"]
     assert accuracy.main(["confidence", "boe", "--out", str(out), *options]) == 0
     results = accuracy_report.read(out.read_text().splitlines())
@@ -107,7 +107,10 @@ def test_accuracy_is_measured_and_read_again(tmp_path: Path, monkeypatch: pytest
     ]
     assert all(len(result.right) == 3 and result.work > 0 for result in results)
     assert accuracy_report.main([str(out)]) == 0
-    assert picture.stat().st_size > 10_000
+    assert (tmp_path / "steering.png").stat().st_size > 10_000
+    page = (tmp_path / "accuracy.md").read_text()
+    assert page.index("1 token a step (3 items)") < page.index("8 tokens a step (3 items)")
+    assert page.count("| `boe` ") == 2
 
 
 def test_a_missed_target_is_called_a_miss() -> None:

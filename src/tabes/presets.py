@@ -35,8 +35,8 @@ class Preset:
 
 _TABES = "TABES 2602.00250"
 # Chosen on tuning items only, as the paper's floor is, of which it prints neither number (docs/boe.md).
-_BEST = {"expansion": 0.0, "candidates": 4, "delta": 0.1, "sure": 0.95}
-_PAPER = {"expansion": 0.0, "rho": 0.25, "gate": True, "floor_weight": 1.0, "floor_height": 0.5}
+_BEST = {"candidates": 4, "delta": 0.1, "sure": 0.95, "writes": 1}
+_PAPER = {"rho": 0.25, "gate": True, "floor_weight": 1.0, "floor_height": 0.5}
 _LITERAL = {"probes": "candidates"}
 
 PRESETS: dict[str, Preset] = {
@@ -53,7 +53,7 @@ PRESETS: dict[str, Preset] = {
         "lookahead",
         "where unsure, tries the surest rows and writes what leaves the least uncertain",
         "",
-        {"delta": 0.1, "sure": 0.95},
+        {"delta": 0.1, "sure": 0.95, "writes": 1},
     ),
     "left_to_right": Preset("left_to_right", "lowest row first, as an autoregressive model", ""),
     "margin": Preset("margin", "largest lead of the best token over the second first", "Kim et al. 2502.06768"),

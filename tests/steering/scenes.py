@@ -15,6 +15,7 @@ from tabes.denoiser import AnyDenoiser, Denoiser
 from tabes.models.opening import network_of
 from tabes.parts import Proposal
 from tabes.prediction import Prediction
+from tabes.presets import sampler
 from tabes.randomness import Randomness
 from tabes.steering import Scene
 from tabes.view import View
@@ -104,6 +105,11 @@ def view_of(model: AnyDenoiser, canvas: Canvas) -> View:
 
 def proposal_of(prediction: Prediction, count_B: Tensor | None = None) -> Proposal:
     return Proposal(prediction.top_token_BL, prediction.top_logit_BL, count_B)
+
+
+def steered(preset: str, **choice: Any) -> Any:
+    """A preset that steers every step, however sure the model is and however many tokens are written."""
+    return sampler(preset, **{"sure": None, "delta": None, "writes": None, **choice})
 
 
 def filled(model: AnyDenoiser, canvas: Canvas, sampler: Any, seed: int = 3) -> tuple[Tensor, list[tabes.Step]]:

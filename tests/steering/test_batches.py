@@ -11,8 +11,7 @@ import torch
 import tabes
 from tabes import Guidance, RowCache
 from tabes.denoiser import AnyDenoiser
-from tabes.presets import sampler
-from tests.steering.scenes import PRESETS, alone, filled, ragged, tiny
+from tests.steering.scenes import PRESETS, alone, filled, ragged, steered, tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore::tabes.steering.NoSignalWarning")
 WRAPPERS: dict[str, Callable[[AnyDenoiser], AnyDenoiser]] = {
@@ -48,8 +47,8 @@ def agree(model: AnyDenoiser, canvas: tabes.Canvas, rule: Any) -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_batch_row_is_the_row_alone(preset: str, wrapper: str, shape: str) -> None:
     canvas = ragged(8, **SHAPES[shape])
-    agree(WRAPPERS[wrapper](tiny("qwen2-grouped")), canvas, sampler(preset))
-    agree(WRAPPERS[wrapper](tiny("bert")), canvas, sampler(preset, tokens_per_step=2))
+    agree(WRAPPERS[wrapper](tiny("qwen2-grouped")), canvas, steered(preset))
+    agree(WRAPPERS[wrapper](tiny("bert")), canvas, steered(preset, tokens_per_step=2))
 
 
 @pytest.mark.parametrize(
@@ -68,18 +67,18 @@ def test_a_batch_row_is_the_row_alone(preset: str, wrapper: str, shape: str) -> 
 )
 @pytest.mark.parametrize("preset", ["boe", "boe-verify"])
 def test_whatever_the_parameters(preset: str, choice: dict[str, Any]) -> None:
-    agree(tiny("llama"), ragged(7, block_length=4), sampler(preset, **choice))
+    agree(tiny("llama"), ragged(7, block_length=4), steered(preset, **choice))
 
 
 @pytest.mark.parametrize("preset", ["boe", "boe-verify", "lookahead"])
 def test_drawn_tokens_too(preset: str) -> None:
-    agree(RowCache(tiny("llama"), 2), ragged(7), sampler(preset, temperature=0.7))
+    agree(RowCache(tiny("llama"), 2), ragged(7), steered(preset, temperature=0.7))
 
 
 @pytest.mark.parametrize("choice", [{"horizon": 2}, {"horizon": 3, "beam": 3}, {"candidates": 2, "horizon": 2}])
 def test_further_ahead_too(choice: dict[str, Any]) -> None:
-    agree(tiny("llama", torch.float32), ragged(6, block_length=4), sampler("lookahead", **choice))
+    agree(tiny("llama", torch.float32), ragged(6, block_length=4), steered("lookahead", **choice))
 
 
 def test_probes_of_the_block_on_a_cache() -> None:
-    agree(RowCache(tiny("llama"), 3), ragged(7, block_length=3), sampler("lookahead", probes="block"))
+    agree(RowCache(tiny("llama"), 3), ragged(7, block_length=3), steered("lookahead", probes="block"))

@@ -16,11 +16,9 @@ from tabes.rankings.boe import Boe
 from tabes.steering import Verifier
 from tabes.steering.ranking import SteeringWarning
 from tests.steering.analytic import denoiser, mixer
-from tests.steering.scenes import alone, canvas_of, filled, holes, order, scene_of, scores, tiny, view_of
+from tests.steering.scenes import alone, canvas_of, filled, holes, order, scene_of, scores, steered, tiny, view_of
 
 POISON = 3
-# The presets steer only where the model is unsure; here every step is to be steered.
-ALWAYS = {"sure": None, "delta": None}
 
 
 def poisoned(how: str) -> tuple[Any, Canvas]:
@@ -34,12 +32,12 @@ def poisoned(how: str) -> tuple[Any, Canvas]:
 def test_a_broken_gradient_is_decoded_by_confidence_and_counted(how: str, choice: dict[str, Any]) -> None:
     model, canvas = poisoned(how)
     with pytest.warns(SteeringWarning, match="NaN or infinite scores in step"):
-        tokens_BL, steps = filled(model, canvas, sampler("boe", **ALWAYS, **choice))
+        tokens_BL, steps = filled(model, canvas, steered("boe", **choice))
     assert tokens_BL[1].equal(filled(model, canvas, sampler("confidence"))[0][1])
     for b in (0, 2):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            one_L, one = filled(model, alone(canvas, b), sampler("boe", **ALWAYS, **choice))
+            one_L, one = filled(model, alone(canvas, b), steered("boe", **choice))
         assert tokens_BL[b].equal(one_L[0])
         assert sum(step.cost.fallbacks for step in one) == 0
         assert [step.positions[b] for step in steps if step.positions[b]] == [step.positions[0] for step in one]
@@ -62,7 +60,7 @@ def test_so_is_a_broken_replay(name: str, choice: dict[str, Any], how: str) -> N
     model, canvas = poisoned(how)
     takes_gradients = name == "boe-verify"
     expected = [1, 1, 1, 1, 0] if how == "logits" or takes_gradients else [0, 0, 0, 0, 0]
-    rule = sampler(name, **ALWAYS, **choice)
+    rule = steered(name, **choice)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         tokens_BL, steps = filled(model, canvas, rule)
@@ -83,7 +81,7 @@ def test_an_objective_that_gives_nan_is_decoded_by_confidence(name: str) -> None
 
     canvas = holes(7, range(2, 7))
     with pytest.warns(SteeringWarning):
-        tokens_BL, steps = filled(tiny("llama"), canvas, sampler(name, **ALWAYS, objective=Verifier(nothing)))
+        tokens_BL, steps = filled(tiny("llama"), canvas, steered(name, objective=Verifier(nothing)))
     assert tokens_BL.equal(filled(tiny("llama"), canvas, sampler("confidence"))[0])
     assert sum(step.cost.fallbacks for step in steps) == 4
 
@@ -92,7 +90,7 @@ def test_avoid_without_probes_left_says_nothing_of_any_row() -> None:
     canvas, ranking = holes(7, range(2, 7)), Boe(self_term="avoid")
     drops_BL = ranking.drops(scene_of(tiny("llama"), canvas), canvas.masked_BL, view_of(tiny("llama"), canvas))
     assert not drops_BL.any()
-    tokens_BL, steps = filled(tiny("llama"), canvas, sampler("boe", **ALWAYS, self_term="avoid"))
+    tokens_BL, steps = filled(tiny("llama"), canvas, steered("boe", self_term="avoid"))
     assert 5 not in tokens_BL
     assert sum(step.cost.fallbacks for step in steps) == 0
 

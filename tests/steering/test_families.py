@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabes.presets import sampler
-from tests.steering.scenes import MASK, PRESETS, filled, ragged, tiny
+from tests.steering.scenes import MASK, PRESETS, filled, ragged, steered, tiny
 from tests.tiny import DENSE, FAMILIES
 
 pytestmark = pytest.mark.filterwarnings("ignore::tabes.steering.NoSignalWarning")
@@ -14,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::tabes.steering.NoSignalWarning"
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_canvas_is_filled_and_the_same_again(name: str, preset: str) -> None:
-    canvas, rule = ragged(8), sampler(preset, num_steps=5)
+    canvas, rule = ragged(8), steered(preset, num_steps=5)
     tokens_BL, steps = filled(tiny(name), canvas, rule)
     assert not (tokens_BL == MASK).any()
     assert tokens_BL[~canvas.writable_BL].equal(canvas.tokens_BL[~canvas.writable_BL])
@@ -31,7 +30,7 @@ def test_the_canvas_is_filled_and_the_same_again(name: str, preset: str) -> None
 def test_a_model_that_cannot_replay_pays_for_the_whole_canvas(preset: str) -> None:
     canvas = ragged(4)
     sparse, dense = (
-        filled(tiny(name), canvas, sampler(preset, num_steps=3))[1][0].cost for name in ("bert", next(iter(DENSE)))
+        filled(tiny(name), canvas, steered(preset, num_steps=3))[1][0].cost for name in ("bert", next(iter(DENSE)))
     )
     assert dense.forward_calls == sparse.forward_calls
     assert dense.forward_tokens > sparse.forward_tokens

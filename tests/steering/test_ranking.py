@@ -30,6 +30,7 @@ from tests.steering.scenes import (
     ragged,
     scene_of,
     scores,
+    steered,
     tiny,
     view_of,
 )
@@ -63,17 +64,17 @@ def test_the_last_mask_is_not_steered(name: str) -> None:
 def test_with_as_many_candidates_as_tokens_to_write_it_is_confidence(name: str) -> None:
     canvas = holes(9, range(2, 9))
     expected_BL = filled(tiny("llama"), canvas, sampler("confidence", num_steps=3))[0]
-    for limit in ({"rho": 1e-6, "candidates": None}, {"delta": 0.0}, {"candidates": 1}, {"sure": 0.0}):
-        tokens_BL, steps = filled(tiny("llama"), canvas, sampler(name, num_steps=3, **limit))  # type: ignore[arg-type]
+    for limit in ({"rho": 1e-6, "candidates": None}, {"delta": 0.0}, {"candidates": 1}, {"sure": 0.0}, {"writes": 1}):
+        tokens_BL, steps = filled(tiny("llama"), canvas, steered(name, num_steps=3, **limit))  # type: ignore[arg-type]
         assert tokens_BL.equal(expected_BL)
         assert [step.cost.forward_calls for step in steps] == [1, 1, 1]
-    steered = filled(tiny("llama"), canvas, sampler(name, num_steps=3, rho=None, candidates=None))[1]
-    assert steered[0].cost.forward_calls > 1
+    steps = filled(tiny("llama"), canvas, steered(name, num_steps=3, rho=None, candidates=None))[1]
+    assert steps[0].cost.forward_calls > 1
 
 
 @pytest.mark.parametrize("rho", [0.05, 0.4, 1.0])
 def test_the_count_is_written_whatever_the_candidates(rho: float) -> None:
-    steps = filled(tiny("bert"), ragged(), sampler("boe", rho=rho, num_steps=2))[1]
+    steps = filled(tiny("bert"), ragged(), steered("boe", rho=rho, num_steps=2))[1]
     assert [[len(row) for row in step.positions] for step in steps] == [[4, 4], [3, 4]]
 
 

@@ -18,7 +18,7 @@ from tabes.rankings.boe_verify import BoeVerify
 from tabes.rankings.lookahead import LookaheadRanking
 from tabes.steering import Importance, Lookahead, Scene
 from tests.steering.analytic import Mixer, denoiser, mixer
-from tests.steering.scenes import alone, canvas_of, filled, proposal_of, ragged, rows, view_of
+from tests.steering.scenes import alone, canvas_of, filled, proposal_of, ragged, rows, steered, view_of
 
 LENGTH, VOCAB, MASK = 7, 6, 5
 TOKENS = [0, MASK, MASK, 2, MASK, 3, MASK]
@@ -29,11 +29,6 @@ STEP = 1e-3
 
 def timed(length: int = LENGTH, vocab: int = VOCAB, **changes: Any) -> Mixer:
     return replace(mixer(length, vocab, 4, seed=2, coupling=0.4), timed=True, told=[], **changes)
-
-
-def always(name: str, **choice: Any) -> Any:
-    """Steered however sure the network is."""
-    return sampler(name, sure=None, delta=None, **choice)
 
 
 @torch.no_grad()
@@ -118,7 +113,7 @@ def test_a_drop_is_that_of_full_forwards_at_the_time_after_the_step(wrapper: str
 
 def test_a_step_makes_two_full_forwards() -> None:
     network = timed()
-    steps = filled(denoiser(network), CANVAS, always("boe"))[1]
+    steps = filled(denoiser(network), CANVAS, steered("boe"))[1]
     # The step's own forward, one at the next time, a replay of the masks; the last mask has no rival.
     assert [step.cost.forward_calls for step in steps] == [3, 3, 3, 1]
     assert [step.cost.forward_tokens for step in steps] == [2 * LENGTH + masks for masks in (4, 3, 2)] + [LENGTH]
@@ -127,20 +122,20 @@ def test_a_step_makes_two_full_forwards() -> None:
 
 def test_verifying_shares_the_second_forward() -> None:
     network = timed()
-    filled(denoiser(network), CANVAS, always("boe-verify"))
+    filled(denoiser(network), CANVAS, steered("boe-verify"))
     assert network.told == [[1.0], [0.75], [0.75], [0.5], [0.5], [0.25], [0.25]]
 
 
 def test_the_time_after_is_that_after_all_writes_of_the_step() -> None:
     network = timed()
-    filled(denoiser(network), CANVAS, always("lookahead", tokens_per_step=2))
+    filled(denoiser(network), CANVAS, steered("lookahead", tokens_per_step=2))
     assert network.told == [[1.0], [0.5], [0.5]]
 
 
 @pytest.mark.parametrize("name", ["boe", "lookahead", "boe-verify", "confidence"])
 def test_who_knows_no_time_is_told_none(name: str) -> None:
     network = replace(timed(), timed=False)
-    steps = filled(denoiser(network), CANVAS, sampler(name) if name == "confidence" else always(name))[1]
+    steps = filled(denoiser(network), CANVAS, sampler(name) if name == "confidence" else steered(name))[1]
     assert network.told == [None] * len(steps)
     if name == "boe":
         assert steps[0].cost.forward_tokens == LENGTH + len(HOLES)
@@ -148,7 +143,7 @@ def test_who_knows_no_time_is_told_none(name: str) -> None:
 
 def test_both_halves_of_a_guided_batch_are_told() -> None:
     network = timed()
-    filled(Guidance(denoiser(network), 0.7), CANVAS, always("boe"))
+    filled(Guidance(denoiser(network), 0.7), CANVAS, steered("boe"))
     assert network.told == [[time, time] for time in (1.0, 0.75, 0.75, 0.5, 0.5, 0.25, 0.25)]
 
 
@@ -160,7 +155,7 @@ def test_a_batch_row_is_the_row_alone(name: str, choice: dict[str, Any], wrapper
     tokens_BL = torch.where(canvas.masked_BL, MASK, canvas.tokens_BL % MASK)
     canvas = replace(canvas, tokens_BL=tokens_BL, mask_id=MASK)
     model = WRAPPERS[wrapper][0](denoiser(timed(int(canvas.positions_BL.max()) + 1)))
-    rule = always(name, **choice)
+    rule = steered(name, **choice)
     together = filled(model, canvas, rule)[1]
     for b in range(2):
         padding = int(canvas.padding_BL[b].sum())
@@ -187,7 +182,7 @@ def test_what_was_tried_at_another_time_is_no_offer() -> None:
         takes_offers = False  # type: ignore[assignment]
 
     found = [
-        filled(wrap(denoiser(timed()), 100), CANVAS, always("lookahead"))[1]  # type: ignore[operator]
+        filled(wrap(denoiser(timed()), 100), CANVAS, steered("lookahead"))[1]  # type: ignore[operator]
         for wrap in (RowCache, Deaf)
     ]
     for one, other in zip(*found, strict=True):

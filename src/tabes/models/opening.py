@@ -108,7 +108,8 @@ def _dense_network(name: str, backbone: Backbone, tokens_BL: Tensor, reason: str
         network.reason = reason
         return network
     refused = _finished(TransformerNetwork, name, backbone, work, hidden_BLd)
-    refused.refusal = f"{name} cannot replay rows because {refusal}: use a sampler without gradients and replays"
+    way_out = "use a sampler without gradients and replays, such as 'confidence'"
+    refused.refusal = f"{name} cannot replay rows because {refusal}: {way_out}"
     return refused
 
 

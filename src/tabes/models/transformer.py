@@ -96,7 +96,7 @@ class TransformerNetwork:
         if embeddings is not None and not self.backbone.embeddable:
             raise ModelError(
                 f"{self.name} cannot run from embeddings: its own treatment of tokens (such as ESM's token_dropout) "
-                "gives something else, so use a sampler without gradients and replays"
+                "gives something else, so use a sampler without gradients and replays, such as 'confidence'"
             )
 
     def _run(

@@ -29,7 +29,7 @@ __all__ = ["Boe"]
 class Boe(Steered):
     """Importance of the candidates from one backward pass; parameters in `Importance` and `Steered`."""
 
-    expansion: Expansion = 0.5
+    expansion: Expansion = 0.0
     injection: Injection = "joint"
     self_term: SelfTerm = "include"
     backward: Backward = "replay"

@@ -20,7 +20,7 @@ class Prefilter:
 
     `rho` keeps a share of them, `most` so many for each row that is to be written. Let c be the confidence of the last
     row that confidence alone would write: `delta` keeps only rows at least as confident as c - delta, and where c is
-    `sure` or more nothing competes. As many rows as are written stay in.
+    `sure` or more, or more than `writes` rows are to be written, nothing competes. As many rows as are written stay in.
     """
 
     by: Literal["confidence", "margin", "entropy"] = "confidence"
@@ -28,6 +28,7 @@ class Prefilter:
     delta: float | None = None
     most: int | None = None
     sure: float | None = None
+    writes: int | None = None
 
     def __post_init__(self) -> None:
         if self.by not in ("confidence", "margin", "entropy"):
@@ -38,8 +39,9 @@ class Prefilter:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise UsageError(f"{name} is {value}; it must be between 0 and 1")
-        if self.most is not None and self.most < 1:
-            raise UsageError(f"candidates is {self.most}; it must be 1 or more")
+        for name, limit in (("candidates", self.most), ("writes", self.writes)):
+            if limit is not None and limit < 1:
+                raise UsageError(f"{name} is {limit}; it must be 1 or more")
 
     def chosen(self, open_BL: Tensor, prediction: Prediction, confidence_BL: Tensor, count_B: Tensor) -> Tensor:
         """(B, L)."""
@@ -49,7 +51,7 @@ class Prefilter:
         if self.most is not None:
             limit_B = torch.minimum(limit_B, self.most * count_B)
         chosen_BL = top(open_BL, self._value(prediction, confidence_BL), torch.maximum(limit_B, count_B))
-        if self.delta is None and self.sure is None:
+        if self.delta is None and self.sure is None and self.writes is None:
             return chosen_BL
         plain_BL = top(open_BL, confidence_BL, count_B)
         last_B1 = torch.where(plain_BL, confidence_BL, torch.inf).amin(1, keepdim=True)
@@ -57,6 +59,8 @@ class Prefilter:
             chosen_BL &= confidence_BL >= last_B1 - self.delta
         if self.sure is not None:
             chosen_BL &= last_B1 < self.sure
+        if self.writes is not None:
+            chosen_BL &= count_B[:, None] <= self.writes
         return chosen_BL | plain_BL
 
     def _value(self, prediction: Prediction, confidence_BL: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class Importance:
     `backward`: replay candidates and probes only, or the whole canvas (the reference).
     """
 
-    expansion: Expansion = 0.5
+    expansion: Expansion = 0.0
     injection: Injection = "joint"
     self_term: SelfTerm = "include"
     backward: Backward = "replay"

@@ -49,9 +49,10 @@ class Steered(Ranking):
     """Parameters of every steered ranking.
 
     Candidates: `prefilter` orders the open rows, `rho` keeps a share of them, `candidates` at most so many for each
-    token to write, `delta` only those about as confident as the last one that confidence would write, and none where
-    that one's confidence is `sure` or more. `work` 0.2 spends at most 20 % over plain decoding, saving up where there
-    is nothing to choose (what a rule reads beyond the block is spent in any case: on a row cache watch probes="block").
+    token to write, `delta` only those about as confident as the last one that confidence would write; none where that
+    one's confidence is `sure` or more, or where more than `writes` tokens are to be written. `work` 0.2 spends at most
+    20 % over plain decoding, saving up where there is nothing to choose (what a rule reads beyond the block is spent in
+    any case: on a row cache watch probes="block").
     What is watched: `objective` over `probes` (`probe_count` of them, or a `probe_share` of the masked rows, where the
     rule is "uncertain"). Shaping: see `tabes.steering.shaping`. `sign` -1 is the reversed control of an experiment.
     """
@@ -65,6 +66,7 @@ class Steered(Ranking):
     delta: float | None = None
     candidates: int | None = None
     sure: float | None = None
+    writes: int | None = None
     work: float | None = None
     gate: bool = False
     floor_weight: float = 0.0
@@ -108,7 +110,7 @@ class Steered(Ranking):
 
     @cached_property
     def _prefilter(self) -> Prefilter:
-        return Prefilter(self.prefilter, self.rho, self.delta, self.candidates, self.sure)
+        return Prefilter(self.prefilter, self.rho, self.delta, self.candidates, self.sure, self.writes)
 
     @cached_property
     def _shaping(self) -> Shaping:
