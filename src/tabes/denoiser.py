@@ -17,7 +17,7 @@ from tabes.canvas import Canvas
 from tabes.cost import Ledger
 from tabes.errors import UsageError
 from tabes.prediction import Prediction
-from tabes.rows import Rows
+from tabes.rows import Rows, read_from, rows_before
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -178,7 +178,8 @@ class Denoiser:
         )
         B, L = canvas.tokens_BL.shape
         self.ledger.forward(B * L, B * self.network.work.layers(L, L))
-        source = _Head(self, hidden_BLd[rows_BL])
+        at = read_from(rows_BL, padding_BL) if self.network.shifted else rows_BL
+        source = _Head(self, hidden_BLd[at])
         return Prediction(rows_BL, source, self.mask_id, statistics, memory, (~canvas.padding_BL).sum(1))
 
     def replay(
@@ -194,6 +195,9 @@ class Denoiser:
     ) -> Prediction:
         if not isinstance(memory, Memory):
             raise UsageError(f"a {type(memory).__name__} was remembered by another denoiser; replay with that one")
+        read_BL = rows_BL if read_BL is None else read_BL & rows_BL
+        if self.network.shifted:
+            rows_BL = rows_BL | rows_before(read_BL, memory.padding_BL)
         rows = Rows.of(rows_BL)
         hidden_BRd, updated = self.network.replay(
             memory,
@@ -204,8 +208,11 @@ class Denoiser:
             remember=remember,
         )
         self._count_replay(hidden_BRd, keys=rows_BL.shape[1])
-        read_BL = rows_BL if read_BL is None else read_BL & rows_BL
-        source = _Head(self, rows.pick(hidden_BRd, read_BL))
+        if self.network.shifted:
+            hidden_Nd = rows.at(hidden_BRd, *read_from(read_BL, memory.padding_BL), rows_BL.shape[1])
+        else:
+            hidden_Nd = rows.pick(hidden_BRd, read_BL)
+        source = _Head(self, hidden_Nd)
         return Prediction(read_BL, source, self.mask_id, statistics, updated, rows_BL.sum(1))
 
     def _count_replay(self, hidden_BRd: Tensor, keys: int) -> None:

@@ -33,6 +33,7 @@ class Mixer:
     name: str = "mixer"
     replays: bool = True
     timed: bool = False
+    shifted: bool = False
     told: list[list[float] | None] = field(default_factory=list, compare=False)
     work: Work = field(default_factory=lambda: Work(linear=100.0, attention=2.0, head=30.0))
 

@@ -57,6 +57,7 @@ class Network(Protocol):
         max_length: The longest canvas the positions allow; None without limit.
         replays: Whether a replay computes only its rows.
         timed: Whether what it predicts depends on the time. Others are never told it.
+        shifted: Whether the output of row j predicts row j + 1 (Dream, DiffuLLaMA), not row j.
         work: What a call costs.
     """
 
@@ -66,6 +67,7 @@ class Network(Protocol):
     max_length: int | None
     replays: bool
     timed: bool
+    shifted: bool
     work: Work
 
     @property

@@ -22,6 +22,7 @@ class TransformerNetwork:
 
     replays = False
     timed = False
+    shifted = False
 
     def __init__(self, name: str, backbone: Backbone, work: Work, *, vocab_size: int, hidden_size: int) -> None:
         self.name, self.backbone, self.work = name, backbone, work
