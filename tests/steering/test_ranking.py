@@ -197,6 +197,7 @@ def test_a_users_objective_may_be_an_object_anywhere() -> None:
         ({"candidates": 0}, "candidates is 0"),
         ({"sure": -0.1}, "sure is -0.1"),
         ({"work": 0.0}, "work is 0.0"),
+        ({"writes": 0}, "writes is 0"),
         ({"floor_weight": -1.0}, "floor_weight is -1.0"),
         ({"floor_form": "flat"}, "floor_form is 'flat'"),
         ({"expansion": 2.0}, "expansion is 2.0"),
@@ -205,6 +206,16 @@ def test_a_users_objective_may_be_an_object_anywhere() -> None:
 def test_wrong_parameters_are_refused_before_anything_runs(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         sampler("boe", **wrong)
+
+
+@pytest.mark.parametrize("name", ["boe", "boe-verify", "lookahead"])
+def test_the_presets_steer_only_where_one_token_is_written(name: str) -> None:
+    canvas, model = holes(9, range(2, 9)), tiny("llama")
+    tokens_BL, steps = filled(model, canvas, sampler(name, tokens_per_step=3))
+    assert tokens_BL.equal(filled(model, canvas, sampler("confidence", tokens_per_step=3))[0])
+    assert [step.cost.forward_calls for step in steps] == [1, 1, 1]
+    one_by_one = filled(model, canvas, sampler(name, delta=None))[1]
+    assert all(step.cost.forward_calls > 1 for step in one_by_one[:-1])
 
 
 def test_an_empty_canvas_takes_no_step() -> None:
