@@ -198,6 +198,8 @@ def test_a_users_objective_may_be_an_object_anywhere() -> None:
         ({"sure": -0.1}, "sure is -0.1"),
         ({"work": 0.0}, "work is 0.0"),
         ({"writes": 0}, "writes is 0"),
+        ({"delta": "x"}, "delta is 'x'; it must be a number"),
+        ({"candidates": True}, "candidates is True; it must be a number"),
         ({"floor_weight": -1.0}, "floor_weight is -1.0"),
         ({"floor_form": "flat"}, "floor_form is 'flat'"),
         ({"expansion": 2.0}, "expansion is 2.0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import Parameter, signature
 from typing import Any
 
@@ -9,6 +10,8 @@ from tabes.cli._options import Json
 from tabes.cli._output import console, print_json
 
 __all__ = ["samplers"]
+
+_FEW = 6
 
 
 def samplers(as_json: Json = False) -> None:
@@ -19,7 +22,7 @@ def samplers(as_json: Json = False) -> None:
       tabes generate ... --sampler margin --set tokens_per_step=2
       tabes compare --samplers margin,margin:tokens_per_step=2
     """
-    from tabes.parts import BUDGETS
+    from tabes.parts import BUDGETS, RANKINGS
     from tabes.presets import PRESETS
 
     own = {name: preset.own for name, preset in sorted(PRESETS.items())}
@@ -35,8 +38,14 @@ def samplers(as_json: Json = False) -> None:
         ]
         print_json(found)
         return
-    _print_table([(name, PRESETS[name].summary, PRESETS[name].paper, _spelled(own[name])) for name in own])
+    # A rule with many parameters shows what it sets; what else its ranking takes stands below, once.
+    many = {PRESETS[name].ranking: RANKINGS.parameters(PRESETS[name].ranking) for name in own if len(own[name]) > _FEW}
+    short = {name: own[name] if len(own[name]) <= _FEW else PRESETS[name].parameters for name in own}
+    _print_table([(name, PRESETS[name].summary, PRESETS[name].paper, _spelled(short[name])) for name in own])
     shown = console()
+    for ranking, parameters in many.items():
+        names = ", ".join(name for name in own if PRESETS[name].ranking == ranking)
+        shown.print(f"\nUnless set above, {names}: {_spelled(parameters)}", soft_wrap=True)
     shown.print(f"\nEvery rule takes: {_spelled(_shared())}", soft_wrap=True)
     shown.print(
         f"Budgets: {', '.join(BUDGETS.names())}.  In a comparison add @cache=N for the row cache.", soft_wrap=True
@@ -54,7 +63,7 @@ def _shared() -> dict[str, Any]:
     }
 
 
-def _spelled(parameters: dict[str, Any]) -> str:
+def _spelled(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={'none' if value is None else value}" for name, value in parameters.items())
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from tabes.canvas import Canvas
+from tabes.errors import UsageError
 from tabes.parts import Proposal, Ranking
 from tabes.prediction import Prediction
 from tabes.steering.candidates import Prefilter
@@ -31,6 +32,12 @@ from tabes.steering.work import Bank, Price, affordable, plain_flops
 from tabes.view import View
 
 __all__ = ["Steered", "SteeringWarning"]
+
+
+_NUMBERS = (
+    *("probe_count", "probe_share", "rho", "delta", "candidates", "sure", "writes", "work"),
+    *("floor_weight", "floor_height", "mix", "sign"),
+)
 
 
 class SteeringWarning(UserWarning):
@@ -79,6 +86,10 @@ class Steered(Ranking):
     remembers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise UsageError(f"{name} is {value!r}; it must be a number")
         # Built now, so that a wrong parameter is refused before anything runs.
         _ = self._objective, self._probes, self._prefilter, self._shaping
         Bank.check(self.work)
