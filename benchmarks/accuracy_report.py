@@ -39,13 +39,20 @@ steer only where one token is written; `writes=none` makes them steer in any cas
 * Reactions: an ALBERT that others trained and published (rxnmapper 0.4.3), 750 reactions x 3 draws of masks on 70 % of
   the product's tokens. Right: the whole product.
 * Parameters were chosen on puzzles of seed 101 and on the other 246 reactions. `sign=-1` is the reversed control.
-* `python -m benchmarks.accuracy` measures, `python -m benchmarks.accuracy_report` writes this page. Weights in float32;
-  most rows come from a GPU (H200, matrix products in TF32), those it had no time for from a CPU.
+* Weights in float32; most rows come from a GPU (matrix products in TF32), the others from a CPU.
 * On puzzles decoded on both (confidence, four cells a step) 3 of 2,000 answers differ.
 * Work is the ledger's, in forwards of the item.
-* Not run, for want of time, all on reactions: `boe-paper` at one token a step on all draws (on the first draw, 750 items:
-  0.624 against 0.645, -2.1 points [-4.3, +0.1]) and at 16 steps, `boe-dense` at one token a step and 16 steps, `boe`,
-  `boe-verify` and `lookahead` with `writes=none` at 4 steps, `lookahead` so at 8.
+* Not run, for want of time, all on reactions: `boe-paper` at 16 steps and at one token a step on all draws (on the
+  first, 750 items: 0.624 against 0.645, -2.1 points [-4.3, +0.1]), `boe-dense` at one token a step and at 16 steps,
+  `boe-verify:writes=none` at 4 steps and `lookahead:writes=none` at 8.
+
+Again (`rxnmapper_example_rxns.csv` is in the examples of github.com/rxn4chemistry/rxnmapper):
+
+    python -m benchmarks.reaction_model build/reaction-model
+    python -m benchmarks.accuracy --out rows.jsonl --items 2000 --per-step 1,4 confidence boe boe-verify boe@cache=4
+    python -m benchmarks.accuracy --out rows.jsonl --model build/reaction-model --items 2250 --seed 0 --steps 8,16 \\
+        --task reactions:path=rxnmapper_example_rxns.csv:draws=3 confidence boe:writes=none
+    python -m benchmarks.accuracy_report rows.jsonl
 """
 
 

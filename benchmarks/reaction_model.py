@@ -1,4 +1,7 @@
-"""The published reaction model (rxnmapper, MIT), fetched from the package index by name and made ready to decode."""
+"""The published reaction model (rxnmapper, MIT), fetched from the package index by name and made ready to decode.
+
+python -m benchmarks.reaction_model FOLDER
+"""
 
 from __future__ import annotations
 
@@ -38,3 +41,7 @@ def _download(into: Path) -> Path:
     subprocess.run([sys.executable, "-m", "pip", "download", *options, "--dest", str(into), PACKAGE], check=True)
     (wheel,) = into.glob("*.whl")
     return wheel
+
+
+if __name__ == "__main__":
+    print(fetch(Path(sys.argv[1])))
