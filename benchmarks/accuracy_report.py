@@ -44,7 +44,7 @@ steer only where one token is written; `writes=none` makes them steer in any cas
 * Work is the ledger's, in forwards of the item.
 * Not run, for want of time, all on reactions: `boe-paper` at 16 steps and at one token a step on all draws (on the
   first, 750 items: 0.624 against 0.645, -2.1 points [-4.3, +0.1]), `boe-dense` at one token a step and at 16 steps,
-  `boe-verify:writes=none` at 4 steps and `lookahead:writes=none` at 8.
+  and, steering with `writes=none`, `boe-verify` at 4 steps and `lookahead` at 8.
 
 Again (`rxnmapper_example_rxns.csv` is in the examples of github.com/rxn4chemistry/rxnmapper):
 
