@@ -27,8 +27,8 @@ def demo(
     model: Annotated[
         str, typer.Option("--model", "-m", help="A Sudoku model: the bundled one or a folder.")
     ] = "sudoku",
-    items: Annotated[int, typer.Option("--items", "-n", help="How many puzzles.")] = 24,
-    clues: Annotated[int, typer.Option(help="Digits given in each puzzle.")] = 30,
+    items: Annotated[int, typer.Option("--items", "-n", help="How many puzzles.")] = 48,
+    clues: Annotated[int, typer.Option(help="Digits given in each puzzle.")] = 27,
     seed: Annotated[int, typer.Option(help="Chooses the puzzles and makes draws repeatable.")] = 0,
     as_json: Json = False,
 ) -> None:
