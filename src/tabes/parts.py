@@ -45,6 +45,10 @@ class Proposal:
     logit_BL: Tensor
     count_B: Tensor | None = None
 
+    def confidence_BL(self, prediction: Prediction) -> Tensor:
+        """The probability of the proposed tokens under the model's own distribution."""
+        return (self.logit_BL - prediction.log_normaliser_BL).exp()
+
 
 @dataclass(frozen=True)
 class Ranked:

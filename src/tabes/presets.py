@@ -34,7 +34,7 @@ class Preset:
 
 
 _TABES = "TABES 2602.00250"
-# Chosen on tuning items only, as the paper's floor is, of which it prints neither number (docs/boe.md).
+# Chosen on tuning items, except `writes`; so is the floor, of which the paper prints neither number (docs/boe.md).
 _BEST = {"candidates": 4, "delta": 0.1, "sure": 0.95, "writes": 1}
 _PAPER = {"rho": 0.25, "gate": True, "floor_weight": 1.0, "floor_height": 0.5}
 _LITERAL = {"probes": "candidates"}

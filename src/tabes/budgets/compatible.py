@@ -38,7 +38,7 @@ Measure = Literal["shift", "loss"]
 class Compatible(Budget):
     """At most as many rows as `num_steps` or `tokens_per_step` ask for, from the best `pool` times as many.
 
-    The defaults are what measured best at four tokens a step (docs/boe.md).
+    The bound lies between what tuning preferred on Sudoku (0.003) and what it was first tried with (docs/boe.md).
     """
 
     num_steps: int | None = None
@@ -100,8 +100,7 @@ class Compatible(Budget):
         if self.sure is None:
             return torch.ones_like(count_B, dtype=torch.bool)
         first_BL = ranked.open_BL & (ranked.rank_BL < count_B[:, None])
-        confidence_BL = (ranked.proposal.logit_BL - ranked.prediction.log_normaliser_BL).exp()
-        return (first_BL & (confidence_BL < self.sure)).any(1)
+        return (first_BL & (ranked.proposal.confidence_BL(ranked.prediction) < self.sure)).any(1)
 
     def _joined(self, write_BL: Tensor, pool_BL: Tensor, rank_BL: Tensor, shift_BLL: Tensor, count_B: Tensor) -> Tensor:
         """The rows of the pool in their order, each if it fits what is in already."""

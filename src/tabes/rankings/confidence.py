@@ -28,4 +28,4 @@ class Confidence(Ranking):
     statistics: ClassVar[frozenset[str]] = frozenset({"log_normaliser"})
 
     def scores(self, view: View, prediction: Prediction, proposal: Proposal) -> Tensor:
-        return (proposal.logit_BL - prediction.log_normaliser_BL).exp()
+        return proposal.confidence_BL(prediction)

@@ -131,7 +131,7 @@ class Steered(Ranking):
         return None if self.work is None else Bank.empty(canvas)
 
     def rank(self, view: View, prediction: Prediction, proposal: Proposal, state: Any) -> tuple[Tensor, Any]:
-        confidence_BL = (proposal.logit_BL - prediction.log_normaliser_BL).exp()
+        confidence_BL = proposal.confidence_BL(prediction)
         scene = Scene.of(view, prediction, proposal)
         candidates_BL, state = self._competing(view, scene, proposal, confidence_BL, state)
         needs_B = candidates_BL.any(1)
