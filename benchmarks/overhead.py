@@ -20,10 +20,10 @@ from benchmarks.models import denoiser, llama
 from benchmarks.report import Verdict
 from benchmarks.rows import Row, Rows
 from tabes.canvas import Canvas
+from tabes.catalogue import PRESETS
 from tabes.decoding import Step
 from tabes.denoiser import Denoiser
 from tabes.parts import RANKINGS
-from tabes.presets import PRESETS
 
 __all__ = ["report", "run"]
 
@@ -74,7 +74,7 @@ def run() -> Iterator[Row]:
 
 
 def _cases() -> list[tuple[str, str]]:
-    local = [name for name, preset in PRESETS.items() if not RANKINGS.find(preset.ranking).remembers]
+    local = [name for name, preset in PRESETS.items() if preset.ranking and not RANKINGS.find(preset.ranking).remembers]
     rankings = [(name, "most probable") for name in sorted(local)]
     return rankings + [("confidence", writer) for writer in WRITERS if writer != "most probable"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import tabes.presets  # noqa: F401 - registers the parts before a snippet adds one
+import tabes.catalogue  # noqa: F401 - registers the parts before a snippet adds one
 from tabes.parts import RANKINGS
 
 ROOT = Path(__file__).parent.parent

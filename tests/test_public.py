@@ -24,6 +24,7 @@ NAMES = [
     "RowCache",
     "Sampler",
     "Step",
+    "Suppress",
     "TabesError",
     "decode",
     "generate",
@@ -48,7 +49,7 @@ def test_signatures() -> None:
     assert list(load)[1:] == ["tokenizer", "dtype", "device", "device_map", "revision", "mask_token_id"]
     assert list(inspect.signature(tabes.generate).parameters) == [
         *("model", "prompt", "input_ids", "attention_mask", "sampler", "max_new_tokens", "num_steps", "block_length"),
-        *("temperature", "top_p", "top_k", "cfg_scale", "stop", "seed", "streamer", "progress"),
+        *("temperature", "top_p", "top_k", "cfg_scale", "suppress", "stop", "seed", "streamer", "progress"),
     ]
     assert list(inspect.signature(tabes.decode).parameters) == ["model", "canvas", "sampler", "stop", "seed"]
     assert [field.name for field in fields(tabes.Output)] == ["sequences", "texts", "steps", "cost"]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tabes.batched import Batched
 from tabes.canvas import Canvas, Move
-from tabes.parts import Proposal, Ranked, Ranking, Reviser
+from tabes.parts import Proposal, Ranked, Ranking, Reviser, Revision
 from tabes.prediction import Prediction
 from tabes.view import View
 
@@ -46,11 +46,11 @@ class TakeBackLeastCertain(Reviser):
         canvas = view.canvas
         return canvas.writable_BL & ~canvas.masked_BL & (canvas.block_BL == canvas.block_B[:, None])
 
-    def revise(self, view: View, ranked: Ranked, state: Any) -> tuple[Tensor, Any]:
+    def revise(self, view: View, ranked: Ranked, write_BL: Tensor, state: Any) -> tuple[Revision, Any]:
         written_BL = self.rows(view)
         uncertain_BL = torch.where(written_BL, -ranked.prediction.confidence_BL, -torch.inf)
         rank_BL = uncertain_BL.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-        return written_BL & (rank_BL < self.count), state
+        return Revision(written_BL & (rank_BL < self.count)), state
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tabes.presets import sampler, samplers
     from tabes.rowcache import RowCache
     from tabes.sampling import Sampler
+    from tabes.suppression import Suppress
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ __all__ = [
     "RowCache",
     "Sampler",
     "Step",
+    "Suppress",
     "TabesError",
     "decode",
     "generate",
@@ -51,6 +53,7 @@ _MODULES = {
     "RowCache": "rowcache",
     "Sampler": "sampling",
     "Step": "decoding",
+    "Suppress": "suppression",
     "TabesError": "errors",
     "decode": "decoding",
     "generate": "generation",

@@ -15,7 +15,7 @@ from torch import Tensor
 from tabes.attention.memory import Memory
 from tabes.canvas import Canvas
 from tabes.cost import Ledger
-from tabes.errors import UsageError
+from tabes.errors import CombinationError, UsageError
 from tabes.prediction import Prediction
 from tabes.rows import Rows, read_from, rows_before
 
@@ -95,10 +95,13 @@ class AnyDenoiser(Protocol):
         read_BL: Tensor | None = None,
         statistics: Iterable[str] = (),
         remember: bool = False,
+        beside: bool = False,
     ) -> Prediction:
         """Recompute only `rows_BL` (with new tokens or embeddings), every other key and value as remembered.
 
         `read_BL` narrows what is read off the replayed rows. Under `torch.enable_grad` gradients reach the embeddings.
+        With `beside` the rows are shadows, masked unless told otherwise, that replace nothing: each reads every row
+        but its own, and the other shadows: what would be said of these rows if their tokens were not there to be read.
         """
 
 
@@ -153,6 +156,17 @@ class Denoiser:
         if canvas.mask_id != self.mask_id:
             raise UsageError(f"the canvas has mask id {canvas.mask_id} but {self.name} has {self.mask_id}")
 
+    def check_beside(self) -> None:
+        """Raise for a model of which nothing can be replayed beside the canvas."""
+        if self.network.replays and not self.network.shifted:
+            return
+        why = (
+            "whose rows predict the next one, not the one they hide"
+            if self.network.shifted
+            else "which cannot replay rows alone"
+        )
+        raise CombinationError(f"replays beside the canvas (the reviser 'verify') do not work with {self.name}, {why}")
+
     def full_forward_flops(self, canvas: Canvas) -> float:
         """The unit of `forward_equivalents`: one plain forward of this canvas, logits at every row."""
         B, L = canvas.tokens_BL.shape
@@ -180,7 +194,7 @@ class Denoiser:
         self.ledger.forward(B * L, B * self.network.work.layers(L, L))
         at = read_from(rows_BL, padding_BL) if self.network.shifted else rows_BL
         source = _Head(self, hidden_BLd[at])
-        return Prediction(rows_BL, source, self.mask_id, statistics, memory, (~canvas.padding_BL).sum(1))
+        return Prediction(rows_BL, source, (self.mask_id,), statistics, memory, (~canvas.padding_BL).sum(1))
 
     def replay(
         self,
@@ -192,9 +206,13 @@ class Denoiser:
         read_BL: Tensor | None = None,
         statistics: Iterable[str] = (),
         remember: bool = False,
+        beside: bool = False,
     ) -> Prediction:
         if not isinstance(memory, Memory):
             raise UsageError(f"a {type(memory).__name__} was remembered by another denoiser; replay with that one")
+        if beside:
+            self.check_beside()
+            tokens_BL = torch.full_like(memory.positions_BL, self.mask_id) if tokens_BL is None else tokens_BL
         read_BL = rows_BL if read_BL is None else read_BL & rows_BL
         if self.network.shifted:
             rows_BL = rows_BL | rows_before(read_BL, memory.padding_BL)
@@ -206,14 +224,15 @@ class Denoiser:
             tokens_BR=None if tokens_BL is None else rows.gather(tokens_BL),
             embeddings_BRE=None if embeddings_BLE is None else rows.gather(embeddings_BLE),
             remember=remember,
+            beside=beside,
         )
-        self._count_replay(hidden_BRd, keys=rows_BL.shape[1])
+        self._count_replay(hidden_BRd, keys=rows_BL.shape[1] + beside * rows.count)
         if self.network.shifted:
             hidden_Nd = rows.at(hidden_BRd, *read_from(read_BL, memory.padding_BL), rows_BL.shape[1])
         else:
             hidden_Nd = rows.pick(hidden_BRd, read_BL)
         source = _Head(self, hidden_Nd)
-        return Prediction(read_BL, source, self.mask_id, statistics, updated, rows_BL.sum(1))
+        return Prediction(read_BL, source, (self.mask_id,), statistics, updated, rows_BL.sum(1))
 
     def _count_replay(self, hidden_BRd: Tensor, keys: int) -> None:
         B, R = hidden_BRd.shape[:2]

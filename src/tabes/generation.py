@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -22,6 +22,7 @@ from tabes.prompts import canvas_from_ids, canvas_from_text
 from tabes.readers import Progress, Reader, Stream, Streamer
 from tabes.sampling import Sampler
 from tabes.stop import Stop, as_stop
+from tabes.suppression import Suppress
 
 __all__ = ["Output", "generate"]
 
@@ -51,10 +52,11 @@ def generate(
     max_new_tokens: int | None = None,
     num_steps: int | None = None,
     block_length: int | None = None,
-    temperature: float = 0.0,
+    temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
     cfg_scale: float = 0.0,
+    suppress: int | Iterable[int] | Literal["end"] | None = None,
     stop: Stop | str | int | Iterable[str | int] | None = None,
     seed: int | Sequence[int] | None = None,
     streamer: Streamer | None = None,
@@ -64,9 +66,10 @@ def generate(
 
     Main arguments: `sampler`, a name from `tabes.samplers()` or an object from `tabes.sampler(...)`; `num_steps` in all
     (default: one per token); `block_length` fills as many tokens before the next ones; `temperature`, `top_p` and
-    `top_k` choose the tokens. Other arguments: `cfg_scale` guides away from what would be said without the prompt and
-    doubles the work; `stop` ends a row when a stop string or id stands with nothing masked before it; `seed` as in
-    `tabes.decode`.
+    `top_k` choose the tokens (None: as the sampler's authors do, for most the most probable one). Other arguments:
+    `cfg_scale` guides away from what would be said without the prompt and doubles the work; `suppress` names tokens
+    that must not come ("end": the end-of-text tokens); `stop` ends a row when a stop string or id stands with nothing
+    masked before it; `seed` as in `tabes.decode`.
     """
     base = base_of(model)
     if (prompt is None) == (input_ids is None):
@@ -86,6 +89,7 @@ def generate(
     rule = _sampler(sampler, num_steps=num_steps, temperature=temperature, top_p=top_p, top_k=top_k)
     readers = _readers(streamer, progress, rule)
     guided = Guidance(model, cfg_scale) if cfg_scale else model
+    guided = guided if suppress is None else Suppress(guided, suppress)
     stopping = as_stop(stop, base.tokenizer)
     steps = _drain(guided, canvas, rule, stopping, seed, readers)
     last = steps[-1].canvas if steps else canvas
@@ -98,7 +102,7 @@ def _sampler(sampler: str | Sampler, **parameters: Any) -> Sampler:
     if isinstance(sampler, str):
         return make_sampler(sampler, **parameters)
     for name, value in parameters.items():
-        if value:
+        if value is not None:
             raise UsageError(f"{name}={value} was given besides a ready-made sampler; pass it to tabes.sampler(...)")
     return sampler
 

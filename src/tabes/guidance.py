@@ -76,6 +76,7 @@ class Guidance:
         read_BL: Tensor | None = None,
         statistics: Iterable[str] = (),
         remember: bool = False,
+        beside: bool = False,
     ) -> Prediction:
         if not isinstance(memory, _GuidedMemory):
             raise UsageError(
@@ -91,6 +92,7 @@ class Guidance:
             else self._both_embeddings(embeddings_BLE, memory.writable_BL),
             read_BL=_twice(read_BL),
             remember=remember,
+            beside=beside,
         )
         updated = _GuidedMemory(doubled.memory, memory.writable_BL) if remember else None
         return self._combined(doubled, read_BL, statistics, updated)
@@ -110,7 +112,7 @@ class Guidance:
         self, doubled: Prediction, rows_BL: Tensor, statistics: Iterable[str], memory: _GuidedMemory | None
     ) -> Prediction:
         source, computed_B = _Combined(doubled.source, self.scale), doubled.computed_B[: len(rows_BL)]
-        return Prediction(rows_BL, source, self.base.mask_id, statistics, memory, computed_B)
+        return Prediction(rows_BL, source, doubled.impossible, statistics, memory, computed_B)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ immutable `Batched` (or None) that `init` makes and every call passes on. Shapes
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch import Tensor
 from tabes.canvas import Canvas
 from tabes.prediction import Prediction
 from tabes.registry import Registry
+from tabes.settings import check
 from tabes.view import View
 
 __all__ = [
@@ -29,7 +31,9 @@ __all__ = [
     "Ranked",
     "Ranking",
     "Reviser",
+    "Revision",
     "Writer",
+    "last_step",
     "ranked",
 ]
 
@@ -38,12 +42,16 @@ __all__ = [
 class Proposal:
     """A token for every row read, and its logit: its probability follows without another pass over the vocabulary.
 
-    `count_B` is how many of them the budget expects to be written now; None where nobody asked it.
+    `count_B` is how many of them the budget expects to be written now, `progress_B` the share of its steps that will
+    have been taken after this one; None where nobody asked it. `drawn_from` has statistics of the distribution the
+    token was drawn from (tempered and filtered), if the ranking reads them.
     """
 
     tokens_BL: Tensor
     logit_BL: Tensor
     count_B: Tensor | None = None
+    progress_B: Tensor | None = None
+    drawn_from: Mapping[str, Tensor] = field(default_factory=dict)
 
     def confidence_BL(self, prediction: Prediction) -> Tensor:
         """The probability of the proposed tokens under the model's own distribution."""
@@ -69,6 +77,9 @@ class Part(ABC):  # noqa: B024 - the abstract methods differ per kind of part
     remembers: ClassVar[bool] = False
     """Whether this part replays rows, for which the forward has to be remembered."""
 
+    def __post_init__(self) -> None:
+        check(self)
+
     def init(self, canvas: Canvas) -> Any:
         """The state before the first step; None for a part that remembers nothing."""
         return None
@@ -82,11 +93,21 @@ class Writer(Part):
     """WHAT token: proposes one for every row read."""
 
     @abstractmethod
-    def propose(self, view: View, prediction: Prediction) -> Proposal: ...
+    def propose(self, view: View, prediction: Prediction, reads: frozenset[str] = frozenset()) -> Proposal:
+        """The proposal, with the statistics in `reads` (names as in `Ranking.reads`) of what it draws from."""
 
 
 class Ranking(Part):
     """WHICH rows: a score for every row read, the highest first; ties go to the lowest row."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Statistics it reads of the writer's distribution, not the model's: "confidence", "margin", "entropy"."""
+        return frozenset()
+
+    def foreseen(self, view: View, rows_BL: Tensor, state: Any) -> Prediction | None:
+        """The prediction of this step, if it was made in the last one already (a lookahead's winner); else None."""
+        return None
 
     def scores(self, view: View, prediction: Prediction, proposal: Proposal) -> Tensor:
         """Scores (B, L); only those of open rows are looked at. All that most rankings need to define."""
@@ -108,6 +129,11 @@ class Budget(Part):
         """How many rows (B,) it will write, as far as that is known before they are ranked."""
         return torch.ones_like(view.canvas.block_B)
 
+    def progress(self, view: View, state: Any) -> Tensor:
+        """The share (B,) of the way that will be behind after this step; by default the share that is written."""
+        masks_B = view.canvas.masked_BL.sum(1) - self.expected(view, state)
+        return 1 - view.canvas.time_with(masks_B.clamp(min=0))
+
 
 class CountBudget(Budget):
     """A budget that is a number per batch row, whatever the scores are."""
@@ -124,12 +150,31 @@ class CountBudget(Budget):
         return ranked.rank_BL < (counts_B + taken_B)[:, None], state
 
 
+class Revision(NamedTuple):
+    """What a reviser wants.
+
+    Attributes:
+        remask_BL: Written rows to mask again.
+        rewrite_BL: Written rows to give the token proposed now.
+        hold_B: Batch rows in which nothing is written onto masks in this step.
+        keep_B: Batch rows that are not done though nothing is masked.
+    """
+
+    remask_BL: Tensor
+    rewrite_BL: Tensor | None = None
+    hold_B: Tensor | None = None
+    keep_B: Tensor | None = None
+
+
 class Reviser(Part):
-    """What to take back: written rows to mask again."""
+    """What to take back or write anew: it looks at written rows, which it reads through `rows`."""
+
+    in_last_step: ClassVar[bool] = False
+    """Whether it is obeyed too in the step that writes all that is open. It must then see to the end itself."""
 
     @abstractmethod
-    def revise(self, view: View, ranked: Ranked, state: Any) -> tuple[Tensor, Any]:
-        """Which rows to mask again (B, L), and the next state. Not obeyed in a batch row's last step."""
+    def revise(self, view: View, ranked: Ranked, write_BL: Tensor, state: Any) -> tuple[Revision, Any]:
+        """What to revise, and the next state. `write_BL` is what the budget would write if nothing were taken back."""
 
 
 def ranked(open_BL: Tensor, scores_BL: Tensor, prediction: Prediction, proposal: Proposal) -> Ranked:
@@ -142,6 +187,11 @@ def ranked(open_BL: Tensor, scores_BL: Tensor, prediction: Prediction, proposal:
     rank_BL = torch.empty_like(order_BL).scatter_(1, order_BL, places_BL)
     rank_BL = torch.where(open_BL, rank_BL, torch.iinfo(torch.int64).max)
     return Ranked(open_BL, scores_BL, rank_BL, prediction, proposal)
+
+
+def last_step(open_BL: Tensor, write_BL: Tensor) -> Tensor:
+    """(B,): whether everything open is written."""
+    return (write_BL == open_BL).all(1)
 
 
 RANKINGS: Registry[Ranking] = Registry("ranking")

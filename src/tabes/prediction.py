@@ -44,14 +44,15 @@ class Prediction:
 
     Statistics (`confidence_BL`, `margin_BL`, `entropy_BL`, ...) are computed when first read. Declare those you will
     read (`statistics=`) and they are computed in the same pass over the logits; others cost another run of the head.
-    Where nothing was predicted a statistic is 0. `computed_B` is how many rows the network computed for it.
+    Where nothing was predicted a statistic is 0. `impossible` are the ids that cannot come, the mask's among them;
+    `computed_B` is how many rows the network computed for it.
     """
 
     def __init__(
         self,
         rows_BL: Tensor,
         source: LogitSource,
-        mask_id: int,
+        impossible: tuple[int, ...],
         statistics: Iterable[str] = (),
         memory: Any = None,
         computed_B: Tensor | None = None,
@@ -59,7 +60,7 @@ class Prediction:
         self.rows_BL = rows_BL
         self.computed_B = rows_BL.sum(1) if computed_B is None else computed_B
         self.source = source
-        self.mask_id = mask_id
+        self.impossible = impossible
         self._memory = memory
         self._wanted = frozenset(statistics)
         self._found: dict[str, Tensor] = {}
@@ -121,7 +122,7 @@ class Prediction:
         return self._statistic("entropy")
 
     def logits_NV(self) -> Tensor:
-        """All logits, float32, the mask id impossible: N x V numbers, so ask only if you need the distribution."""
+        """All logits, float32, the impossible ids at -1e30: N x V numbers, so ask only if you need the distribution."""
         if len(self) == 0:
             return torch.zeros(0, self.vocab_size, device=self.rows_BL.device)
         return torch.cat([self._logits(rows) for rows in self._chunks()])
@@ -156,6 +157,11 @@ class Prediction:
         memory = None if self._memory is None else self._memory.select(batch.nonzero().squeeze(1))
         return self._picked(self.rows_BL[batch], kept_BL[self.rows_BL], memory, self.computed_B[batch])
 
+    def without(self, ids: tuple[int, ...]) -> Prediction:
+        """A prediction in which these ids are impossible too."""
+        impossible = tuple(dict.fromkeys((*self.impossible, *ids)))
+        return Prediction(self.rows_BL, self.source, impossible, self._wanted, self._memory, self.computed_B)
+
     def wanting(self, statistics: Iterable[str]) -> Prediction:
         """The same prediction, which will compute these statistics too in its next pass."""
         self._wanted |= frozenset(statistics)
@@ -163,7 +169,7 @@ class Prediction:
 
     def _picked(self, rows_BL: Tensor, kept_N: Tensor, memory: Any, computed_B: Tensor) -> Prediction:
         index_M = kept_N.nonzero().squeeze(1)
-        picked = Prediction(rows_BL, self.source.pick(index_M), self.mask_id, self._wanted, memory, computed_B)
+        picked = Prediction(rows_BL, self.source.pick(index_M), self.impossible, self._wanted, memory, computed_B)
         picked._found = {name: value_N[index_M] for name, value_N in self._found.items()}
         picked._kept_NV = None if self._kept_NV is None else self._kept_NV[index_M]
         return picked
@@ -196,16 +202,16 @@ class Prediction:
     def _logits(self, rows: slice) -> Tensor:
         if self._kept_NV is not None:
             return self._kept_NV
-        logits_nV = self._without_mask(_at_least_float32(self.source.logits(rows)))
+        logits_nV = self._without_impossible(_at_least_float32(self.source.logits(rows)))
         if logits_nV.shape[0] == len(self):
             self._kept_NV = logits_nV
         return logits_nV
 
-    def _without_mask(self, logits_nV: Tensor) -> Tensor:
-        mask = torch.tensor([self.mask_id], device=logits_nV.device)
+    def _without_impossible(self, logits_nV: Tensor) -> Tensor:
+        ids = torch.tensor(self.impossible, device=logits_nV.device)
         if logits_nV.requires_grad:
-            return logits_nV.index_fill(1, mask, IMPOSSIBLE)
-        return logits_nV.index_fill_(1, mask, IMPOSSIBLE)
+            return logits_nV.index_fill(1, ids, IMPOSSIBLE)
+        return logits_nV.index_fill_(1, ids, IMPOSSIBLE)
 
     def _check(self, found: dict[str, Tensor]) -> None:
         for name, value_N in found.items():

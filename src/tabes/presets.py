@@ -3,69 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
+from tabes.catalogue import PRESETS, Preset
 from tabes.errors import UnknownNameError, UsageError
-from tabes.parts import BUDGETS, RANKINGS, REVISERS, WRITERS, Budget, Reviser, Writer
-from tabes.sampling import PartSampler, Sampler
+from tabes.parts import BUDGETS, RANKINGS, REVISERS, WRITERS, Budget, Part, Reviser, Writer
+from tabes.registry import Registry
+from tabes.sampling import KERNELS, PartSampler, Sampler
+from tabes.settings import Setting
 
-__all__ = ["PRESETS", "Preset", "sampler", "samplers"]
+__all__ = ["SHARED", "preset_of", "sampler", "samplers", "settings_of"]
 
-# The parts register themselves when their packages are imported.
-for _package in ("rankings", "budgets", "writers", "revisers", "kernels"):
-    import_module(f"tabes.{_package}")
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A named choice of parts."""
-
-    ranking: str
-    summary: str
-    paper: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def own(self) -> dict[str, Any]:
-        """The parameters of its ranking and the values they have here."""
-        return {**RANKINGS.parameters(self.ranking), **self.parameters}
-
-
-_TABES = "TABES 2602.00250"
-# Chosen on tuning items, except `writes`; so is the floor, of which the paper prints neither number (docs/boe.md).
-_BEST = {"candidates": 4, "delta": 0.1, "sure": 0.95, "writes": 1}
-_PAPER = {"rho": 0.25, "gate": True, "floor_weight": 1.0, "floor_height": 0.5}
-_LITERAL = {"probes": "candidates"}
-
-PRESETS: dict[str, Preset] = {
-    "boe": Preset("boe", "where unsure, the write that makes the rest least uncertain by its gradient", _TABES, _BEST),
-    "boe-dense": Preset(
-        "boe", "boe with a second forward and a dense backward: the reference", _TABES, _BEST | {"backward": "dense"}
-    ),
-    "boe-literal": Preset("boe", "the paper to the letter: only candidates active", _TABES, _PAPER | _LITERAL),
-    "boe-paper": Preset("boe", "the paper's method as it is meant", _TABES, _PAPER),
-    "boe-verify": Preset("boe-verify", "importance proposes, lookahead decides", _TABES, _BEST | {"verify": 2}),
-    "confidence": Preset("confidence", "most confident token first", "MaskGIT 2202.04200, LLaDA 2502.09992"),
-    "entropy": Preset("entropy", "least uncertain row first", "as used in Dream 2508.15487"),
-    "lookahead": Preset(
-        "lookahead",
-        "where unsure, tries the surest rows and writes what leaves the least uncertain",
-        "",
-        {"delta": 0.1, "sure": 0.95, "writes": 1},
-    ),
-    "left_to_right": Preset("left_to_right", "lowest row first, as an autoregressive model", ""),
-    "margin": Preset("margin", "largest lead of the best token over the second first", "Kim et al. 2502.06768"),
-    "random": Preset("random", "a fresh random order at every step", "MDLM 2406.07524, with fixed counts"),
-}
-
-_SHARED = ("num_steps", "tokens_per_step", "budget", "temperature", "top_p", "top_k", "reviser")
+SHARED = ("num_steps", "tokens_per_step", "budget", "temperature", "top_p", "top_k", "reviser")
+_STEPS, _DRAWS = ("num_steps", "tokens_per_step"), ("temperature", "top_p", "top_k")
 
 
 def samplers() -> tuple[str, ...]:
-    """The names `sampler` knows."""
-    return tuple(sorted(PRESETS))
+    """The names `sampler` knows: presets, and rankings and kernels (of other packages too) that have none."""
+    return tuple(sorted({*PRESETS, *_without_preset(RANKINGS), *_without_preset(KERNELS)}))
+
+
+def preset_of(name: str) -> Preset:
+    """The preset called `name`; a ranking or kernel without one is its own."""
+    if name in PRESETS:
+        return PRESETS[name]
+    if name in _without_preset(RANKINGS):
+        return Preset(_summary(RANKINGS.find(name)), ranking=name)
+    if name in _without_preset(KERNELS):
+        return Preset(_summary(KERNELS.find(name)), kernel=name)
+    raise UnknownNameError("sampler", name, samplers())
+
+
+def settings_of(name: str) -> tuple[Setting, ...]:
+    """Every parameter of its own that the sampler called `name` takes, with the default it has there."""
+    preset = preset_of(name)
+    if preset.kernel is not None:
+        known = KERNELS.settings(preset.kernel)
+    else:
+        assert preset.ranking is not None
+        known = RANKINGS.settings(preset.ranking)
+        known += tuple(one for one in BUDGETS.settings(preset.budget) if one.name not in _STEPS)
+        known += () if preset.reviser is None else REVISERS.settings(preset.reviser)
+    defaults = preset.parameters
+    return tuple(Setting(one.name, defaults.get(one.name, one.default), one.range, one.help) for one in known)
 
 
 def sampler(
@@ -74,7 +54,7 @@ def sampler(
     num_steps: int | None = None,
     tokens_per_step: int | None = None,
     budget: str | Budget | None = None,
-    temperature: float = 0.0,
+    temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
     reviser: str | Reviser | None = None,
@@ -83,48 +63,82 @@ def sampler(
     """The sampler called `name`.
 
     Steps: `num_steps` in all (default: one per token) or `tokens_per_step`; `budget` names another way to spread
-    them ("even", "cosine", "compatible"). Tokens: the most probable one at `temperature` 0, else drawn, restricted by
-    `top_p` and `top_k`. Further parameters go to the ranking or the budget, whichever has them.
+    them ("even", "curve", "threshold", ...) and `reviser` what takes written tokens back. Tokens: the most probable one
+    at `temperature` 0, else drawn, restricted by `top_p` and `top_k`; None is what the sampler's authors use. Further
+    parameters go to whichever part has them: `tabes samplers` lists all.
     """
-    if name not in PRESETS:
-        raise UnknownNameError("sampler", name, PRESETS)
-    preset = PRESETS[name]
-    known, of_budget = preset.own, _own_parameters(budget)
-    for unknown in parameters.keys() - known.keys() - of_budget:
-        raise UnknownNameError(f"parameter of sampler '{name}'", unknown, (*_SHARED, *known, *of_budget))
-    for_budget = {key: parameters.pop(key) for key in of_budget & parameters.keys()}
+    preset = preset_of(name)
+    values = (num_steps, tokens_per_step, budget, temperature, top_p, top_k, reviser)
+    given = {key: value for key, value in zip(SHARED, values, strict=True) if value is not None}
+    if preset.kernel is not None:
+        return _kernel(name, preset, given, parameters)
+    return _parts(name, preset, given, parameters)
+
+
+def _kernel(name: str, preset: Preset, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Sampler:
+    assert preset.kernel is not None
+    known = KERNELS.parameters(preset.kernel)
+    for unknown in given.keys() - known.keys():
+        raise UsageError(f"sampler '{name}' is one whole transition, which has no {unknown}; leave it out")
+    for unknown in parameters.keys() - known.keys():
+        raise UnknownNameError(f"parameter of sampler '{name}'", unknown, known)
+    return KERNELS.build(preset.kernel, **{**preset.parameters, **given, **parameters})
+
+
+def _parts(name: str, preset: Preset, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Sampler:
+    assert preset.ranking is not None
+    budget, reviser = given.get("budget"), given.get("reviser", preset.reviser)
+    chosen = _budget_name(preset, given) if budget is None else budget
+    homes: list[tuple[Registry[Any], Any]] = [(RANKINGS, preset.ranking), (BUDGETS, chosen), (REVISERS, reviser)]
+    named = [(registry, part) for registry, part in homes if isinstance(part, str)]
+    known = {part: set(registry.parameters(part)) - set(SHARED) for registry, part in named}
+    everything = set[str]().union(*known.values())
+    for unknown in parameters.keys() - everything:
+        raise UnknownNameError(f"parameter of sampler '{name}'", unknown, (*SHARED, *everything))
+    wanted = {**{key: value for key, value in preset.parameters.items() if key in everything}, **parameters}
+    own = {part: {key: wanted[key] for key in keys & wanted.keys()} for part, keys in known.items()}
+    steps = {key: given[key] for key in _STEPS if key in given}
     return PartSampler(
-        ranking=RANKINGS.build(preset.ranking, **{**preset.parameters, **parameters}),
-        budget=_budget(budget, num_steps, tokens_per_step, for_budget),
-        writer=_writer(temperature, top_p, top_k),
-        reviser=REVISERS.build(reviser) if isinstance(reviser, str) else reviser,
+        ranking=RANKINGS.build(preset.ranking, **own[preset.ranking]),
+        budget=_budget(chosen, steps, own.get(chosen, {}) if isinstance(chosen, str) else {}),
+        writer=_writer(preset, {key: given[key] for key in _DRAWS if key in given}),
+        reviser=REVISERS.build(reviser, **own[reviser]) if isinstance(reviser, str) else reviser,
     )
 
 
-def _own_parameters(budget: str | Budget | None) -> set[str]:
-    """What a budget chosen by name takes besides the number of steps or tokens."""
-    return set(BUDGETS.parameters(budget)) - set(_SHARED) if isinstance(budget, str) else set()
+def _budget_name(preset: Preset, given: Mapping[str, Any]) -> str:
+    """`tokens_per_step` is a budget of its own where the preset's does not know it."""
+    wants = "tokens_per_step" in given and "tokens_per_step" not in BUDGETS.parameters(preset.budget)
+    return "tokens_per_step" if wants else preset.budget
 
 
-def _budget(
-    budget: str | Budget | None, num_steps: int | None, tokens_per_step: int | None, own: Mapping[str, Any]
-) -> Budget:
-    given = {"num_steps": num_steps, "tokens_per_step": tokens_per_step}
-    given = {name: value for name, value in given.items() if value is not None}
-    if len(given) == 2:
-        raise UsageError(f"num_steps={num_steps} and tokens_per_step={tokens_per_step} exclude each other; give one")
+def _budget(budget: str | Budget, steps: Mapping[str, int], own: Mapping[str, Any]) -> Budget:
+    if len(steps) == 2:
+        num_steps, tokens = steps["num_steps"], steps["tokens_per_step"]
+        raise UsageError(f"num_steps={num_steps} and tokens_per_step={tokens} exclude each other; give one")
     if isinstance(budget, Budget):
-        for name in given:
+        for name in steps:
             raise UsageError(f"{name} was given besides a ready-made budget; set it on the budget")
         return budget
-    default = "tokens_per_step" if tokens_per_step is not None else "even"
-    return BUDGETS.build(budget or default, **given, **own)
+    return BUDGETS.build(budget, **steps, **own)
 
 
-def _writer(temperature: float, top_p: float | None, top_k: int | None) -> Writer:
-    if temperature == 0.0:
-        for name, value in (("top_p", top_p), ("top_k", top_k)):
-            if value is not None:
-                raise UsageError(f"{name}={value} has no effect at temperature 0; set a temperature above 0")
-        return WRITERS.build("argmax")
-    return WRITERS.build("categorical", temperature=temperature, top_p=top_p, top_k=top_k)
+def _writer(preset: Preset, given: Mapping[str, Any]) -> Writer:
+    draws = {**{key: preset.parameters[key] for key in _DRAWS if key in preset.parameters}, **given}
+    if draws.get("temperature", 0.0) != 0.0:
+        return WRITERS.build("categorical", **draws)
+    for name in given.keys() - {"temperature"}:
+        raise UsageError(f"{name}={given[name]} has no effect at temperature 0; set a temperature above 0")
+    return WRITERS.build("argmax")
+
+
+def _without_preset(registry: Registry[Any]) -> set[str]:
+    shown = {preset.ranking for preset in PRESETS.values()} | {preset.kernel for preset in PRESETS.values()}
+    return {name for name in registry.names() if name not in shown and name not in PRESETS}
+
+
+def _summary(part: type[Any]) -> str:
+    """The first line of a part's docstring, without its full stop."""
+    if issubclass(part, Part) and part.__doc__ is None:
+        return ""
+    return (part.__doc__ or "").strip().split("\n")[0].removesuffix(".")

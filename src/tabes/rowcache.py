@@ -69,7 +69,7 @@ class RowCache:
         else:
             wanted_BL = rows_BL | _changed(canvas, self._memory) | stale_B[:, None]
             prediction = self.denoiser.replay(
-                _refreshed(self._memory, canvas, stale_B),
+                _refreshed(self._memory, canvas.time_B if time_B is None else time_B, stale_B),
                 wanted_BL & ~canvas.padding_BL,
                 tokens_BL=canvas.tokens_BL,
                 read_BL=rows_BL,
@@ -89,6 +89,7 @@ class RowCache:
         read_BL: Tensor | None = None,
         statistics: Iterable[str] = (),
         remember: bool = False,
+        beside: bool = False,
     ) -> Prediction:
         return self.denoiser.replay(
             memory,
@@ -98,6 +99,7 @@ class RowCache:
             read_BL=read_BL,
             statistics=statistics,
             remember=remember,
+            beside=beside,
         )
 
     @property
@@ -126,11 +128,11 @@ def _is_for(offered: tuple[Canvas, Prediction], canvas: Canvas, rows_BL: Tensor)
     return same_shape and there.tokens_BL.equal(canvas.tokens_BL) and prediction.rows_BL.equal(rows_BL)
 
 
-def _refreshed(memory: AnyMemory, canvas: Canvas, stale_B: Tensor) -> AnyMemory:
+def _refreshed(memory: AnyMemory, time_B: Tensor, stale_B: Tensor) -> AnyMemory:
     """A stale batch row is replayed whole, so for a timed network that is a forward at the time of now."""
     if memory.time_B is None:
         return memory
-    return memory.with_time(torch.where(stale_B, canvas.time_B, memory.time_B))
+    return memory.with_time(torch.where(stale_B, time_B, memory.time_B))
 
 
 def _changed(canvas: Canvas, memory: AnyMemory) -> Tensor:

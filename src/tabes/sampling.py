@@ -1,6 +1,7 @@
 """Samplers: what the loop needs (`init`, `step`), and the usual one made of four parts.
 
-writer proposes a token for every row read -> ranking orders them -> reviser takes some back -> budget cuts the order.
+writer proposes a token for every row read -> ranking orders them -> budget cuts the order -> reviser takes some back,
+and the budget cuts anew with so many more.
 Shapes: B batch rows, L canvas rows.
 """
 
@@ -16,10 +17,12 @@ from torch import Tensor
 
 from tabes.batched import Batched
 from tabes.canvas import Canvas, Move
-from tabes.parts import Budget, Part, Ranked, Ranking, Reviser, Writer, ranked
+from tabes.parts import Budget, Part, Ranked, Ranking, Reviser, Revision, Writer, last_step, ranked
+from tabes.prediction import Prediction
+from tabes.registry import Registry
 from tabes.view import View
 
-__all__ = ["PartSampler", "PartState", "Sampler"]
+__all__ = ["KERNELS", "PartSampler", "PartState", "Sampler"]
 
 
 class Sampler(Protocol):
@@ -34,6 +37,10 @@ class Sampler(Protocol):
 
     def step(self, view: View, state: Any) -> tuple[Move, Any]:
         """What to change on the canvas now, and the next state."""
+
+
+KERNELS: Registry[Sampler] = Registry("kernel")
+"""Whole transitions by name: samplers that are not made of the four parts."""
 
 
 @dataclass(frozen=True)
@@ -78,26 +85,56 @@ class PartSampler:
         return PartState(self.ranking.init(canvas), self.budget.init(canvas), reviser)
 
     def step(self, view: View, state: PartState) -> tuple[Move, PartState]:
-        open_BL = view.canvas.open_BL
-        rows_BL = reduce(or_, (part.rows(view) for part in self.parts), open_BL)
-        prediction = view.predict(rows_BL, statistics=self.statistics, remember=self.remembers)
-        proposal = self.writer.propose(view, prediction)
-        proposal = replace(proposal, count_B=self.budget.expected(view, state.budget))
+        prediction = self._predicted(view, state)
+        proposal = self.writer.propose(view, prediction, self.ranking.reads)
+        proposal = replace(
+            proposal,
+            count_B=self.budget.expected(view, state.budget),
+            progress_B=self.budget.progress(view, state.budget),
+        )
         scores_BL, ranking = self.ranking.rank(view, prediction, proposal, state.ranking)
-        order = ranked(open_BL, scores_BL, prediction, proposal)
-        write_BL, remask_BL, budget, reviser = self._cut(view, order, state)
-        move = Move(write_BL, proposal.tokens_BL, remask_BL, order.scores_BL)
+        order = ranked(view.canvas.open_BL, scores_BL, prediction, proposal)
+        if self.reviser is None:
+            write_BL, budget = self._cut(view, order, torch.zeros_like(view.canvas.block_B), state.budget)
+            return Move(write_BL, proposal.tokens_BL, None, order.scores_BL), PartState(ranking, budget, None)
+        move, budget, reviser = self._revised(view, order, state, self.reviser)
         return move, PartState(ranking, budget, reviser)
 
-    def _cut(self, view: View, order: Ranked, state: PartState) -> tuple[Tensor, Tensor | None, Any, Any]:
-        nothing_B = torch.zeros_like(view.canvas.block_B)
-        write_BL, budget = self.budget.cut(view, order, nothing_B, state.budget)
-        write_BL = write_BL & order.open_BL
-        if self.reviser is None:
-            return write_BL, None, budget, None
-        remask_BL, reviser = self.reviser.revise(view, order, state.reviser)
-        # The last step of a block is one too: taking back there would keep the block open for ever.
-        last_B = (write_BL == order.open_BL).all(1)
-        remask_BL = remask_BL & ~last_B[:, None]
-        write_BL, budget = self.budget.cut(view, order, remask_BL.sum(1), state.budget)
-        return write_BL & order.open_BL, remask_BL, budget, reviser
+    def _predicted(self, view: View, state: PartState) -> Prediction:
+        rows_BL = reduce(or_, (part.rows(view) for part in self.parts), view.canvas.open_BL)
+        foreseen = self.ranking.foreseen(view, rows_BL, state.ranking)
+        if foreseen is not None:
+            return foreseen.wanting(self.statistics)
+        return view.predict(rows_BL, statistics=self.statistics, remember=self.remembers)
+
+    def _cut(self, view: View, order: Ranked, taken_B: Tensor, state: Any) -> tuple[Tensor, Any]:
+        write_BL, state = self.budget.cut(view, order, taken_B, state)
+        return write_BL & order.open_BL, state
+
+    def _revised(self, view: View, order: Ranked, state: PartState, reviser: Reviser) -> tuple[Move, Any, Any]:
+        write_BL, _ = self._cut(view, order, torch.zeros_like(view.canvas.block_B), state.budget)
+        wanted, reviser_state = reviser.revise(view, order, write_BL, state.reviser)
+        if not reviser.in_last_step:
+            # The last step of a block is one too: taking back there would keep the block open for ever.
+            wanted = _obeyed(wanted, ~last_step(order.open_BL, write_BL))
+        write_BL, budget = self._cut(view, order, wanted.remask_BL.sum(1), state.budget)
+        if wanted.hold_B is not None:
+            write_BL = write_BL & ~wanted.hold_B[:, None]
+        done_B = None
+        if wanted.keep_B is not None:
+            masked_BL = (view.canvas.masked_BL & ~write_BL) | wanted.remask_BL
+            done_B = ~masked_BL.any(1) & ~wanted.keep_B
+        if wanted.rewrite_BL is not None:
+            write_BL = write_BL | wanted.rewrite_BL
+        move = Move(write_BL, order.proposal.tokens_BL, wanted.remask_BL, order.scores_BL, done_B)
+        return move, budget, reviser_state
+
+
+def _obeyed(wanted: Revision, obeyed_B: Tensor) -> Revision:
+    """The revision in the batch rows where it counts."""
+    rewrite_BL, hold_B = wanted.rewrite_BL, wanted.hold_B
+    return wanted._replace(
+        remask_BL=wanted.remask_BL & obeyed_B[:, None],
+        rewrite_BL=None if rewrite_BL is None else rewrite_BL & obeyed_B[:, None],
+        hold_B=None if hold_B is None else hold_B & obeyed_B,
+    )

@@ -34,15 +34,25 @@ class View:
         """The share of the writable rows that is still masked."""
         return self.canvas.time_B
 
-    def predict(self, rows_BL: Tensor, *, statistics: Iterable[str] = (), remember: bool = False) -> Prediction:
+    def predict(
+        self,
+        rows_BL: Tensor,
+        *,
+        statistics: Iterable[str] = (),
+        remember: bool = False,
+        time_B: Tensor | None = None,
+    ) -> Prediction:
         """The network's prediction at `rows_BL`: one forward, once per step for the same rows.
 
-        Ask once for all the rows a step needs: other rows mean another forward.
+        Ask once for all the rows a step needs: other rows mean another forward. `time_B` is for rules with a clock of
+        their own: what a timed network is told, if not the canvas's time.
         """
         last = self._last
         if last is not None and torch.equal(last.rows_BL, rows_BL) and last.remembered >= remember:
             return last
-        self._last = self.denoiser.predict(self.canvas, rows_BL, statistics=statistics, remember=remember)
+        self._last = self.denoiser.predict(
+            self.canvas, rows_BL, statistics=statistics, remember=remember, time_B=time_B
+        )
         return self._last
 
     def uniform(self, purpose: str) -> Tensor:

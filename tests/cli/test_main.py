@@ -57,25 +57,18 @@ def test_how_a_verb_may_end(
     def fail(*arguments: object) -> None:
         raise raised
 
-    monkeypatch.setattr("tabes.presets.PRESETS", _Raising(fail))
+    monkeypatch.setattr("tabes.presets.samplers", fail)
     outcome = command("samplers")
     assert (outcome.code, outcome.out) == (code, "")
     assert words in outcome.err and (words or not outcome.err)
     assert len(outcome.err.splitlines()) <= 1
 
 
-class _Raising(dict[str, object]):
-    """Something every verb would stumble over."""
-
-    def __init__(self, fail: Callable[..., None]) -> None:
-        self.items = fail  # type: ignore[assignment]
-
-
 def test_a_defect_is_not_hidden(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise AssertionError("a defect")
 
-    monkeypatch.setattr("tabes.presets.PRESETS", _Raising(fail))
+    monkeypatch.setattr("tabes.presets.samplers", fail)
     with pytest.raises(AssertionError, match="a defect"):
         cli.main(["samplers"])
 

@@ -89,7 +89,9 @@ class Mixer:
         tokens_BR: Tensor | None = None,
         embeddings_BRE: Tensor | None = None,
         remember: bool = False,
+        beside: bool = False,
     ) -> tuple[Tensor, Memory | None]:
+        assert not beside, "the mixer has no shadows"
         slots = Slots(rows_BR, valid_BR, memory.length)
         if embeddings_BRE is None:
             assert tokens_BR is not None

@@ -111,10 +111,7 @@ class Replay:
         self.layers: list[Layer] = []
 
     def attend(self, query_BHRD: Tensor, key_BHRD: Tensor, value_BHRD: Tensor, mask: Tensor | None) -> Call:
-        if self._calls == len(self._memory.layers):
-            raise ModelError("the network made more attention calls in a replay than in the forward it replays")
-        old = self._memory.layers[self._calls]
-        self._calls += 1
+        old = self._remembered()
         assert old.value is not None
         self._recipes.clear()
         key_BHLD, value_BHLD = self._merge(old.key, key_BHRD), self._merge(old.value, value_BHRD)
@@ -138,6 +135,13 @@ class Replay:
             return kept if isinstance(kept, Tensor) else kept.merge()
 
         return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+
+    def _remembered(self) -> Layer:
+        """What the forward remembered of the call that is being made."""
+        if self._calls == len(self._memory.layers):
+            raise ModelError("the network made more attention calls in a replay than in the forward it replays")
+        self._calls += 1
+        return self._memory.layers[self._calls - 1]
 
     def _merge(self, old_BHLD: Tensor, new_BHRD: Tensor) -> Tensor:
         recipe = _Merged(old_BHLD, new_BHRD, self._slots, self._memory.batch_B)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,14 +11,14 @@ from torch import Tensor
 from tabes.batched import Batched
 from tabes.canvas import Canvas
 from tabes.errors import UsageError
+from tabes.settings import setting
 
-__all__ = ["BlockClock", "check_steps"]
+__all__ = ["BlockClock", "num_steps_setting"]
 
 
-def check_steps(num_steps: int | None) -> None:
-    """Raise for a number of steps that means nothing."""
-    if num_steps is not None and num_steps < 1:
-        raise UsageError(f"num_steps is {num_steps}; it must be 1 or more")
+def num_steps_setting() -> Any:
+    """The parameter of every budget that is given a number of steps."""
+    return setting(None, "steps in all, shared evenly between blocks; none: one per token", least=1, whole=True)
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class BlockClock(Batched):
             x.gather(1, k_B1).squeeze(1) for x in (self.masks_BK, self.steps_BK, self.taken_BK)
         )
         return masks_B, steps_B, taken_B
+
+    def progress(self, canvas: Canvas) -> Tensor:
+        """The share (B,) of the current block's steps that will be behind after this one, in float64."""
+        _, steps_B, taken_B = self.now(canvas)
+        return ((taken_B + 1).double() / steps_B.clamp(min=1)).clamp(max=1.0)
 
     def tick(self, canvas: Canvas) -> BlockClock:
         """The clock after one more step in the current blocks."""

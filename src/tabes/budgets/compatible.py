@@ -20,11 +20,13 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from tabes.budgets.blocks import num_steps_setting
 from tabes.budgets.even import Even
 from tabes.budgets.tokens_per_step import TokensPerStep
 from tabes.canvas import Canvas
 from tabes.errors import UsageError
 from tabes.parts import BUDGETS, Budget, CountBudget, Ranked
+from tabes.settings import setting
 from tabes.steering import Copies, Scene
 from tabes.view import View
 
@@ -41,28 +43,20 @@ class Compatible(Budget):
     The bound lies between what tuning preferred on Sudoku (0.003) and what it was first tried with (docs/boe.md).
     """
 
-    num_steps: int | None = None
-    tokens_per_step: int | None = None
-    bound: float = 0.01
-    pool: float | None = None
-    measure: Measure = "loss"
-    sure: float | None = 0.99
+    num_steps: int | None = num_steps_setting()
+    tokens_per_step: int | None = setting(None, "most rows written at a step", least=1, whole=True)
+    bound: float = setting(0.01, "how much the rows written together may move each other", least=0)
+    pool: float | None = setting(None, "rows tried, as a multiple of those to write; none: 2, or 1", least=1)
+    measure: Measure = setting("loss", "how a move is measured", choices=get_args(Measure))
+    sure: float | None = setting(0.99, "nothing is tried where all are this confident", least=0, most=1, or_none=True)
 
     statistics: ClassVar[frozenset[str]] = frozenset({"log_normaliser"})
     remembers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.num_steps is not None and self.tokens_per_step is not None:
             raise UsageError("num_steps and tokens_per_step exclude each other; give one")
-        if self.measure not in get_args(Measure):
-            raise UsageError(f"measure is {self.measure!r}; it must be 'shift' or 'loss'")
-        if not self.bound >= 0:
-            raise UsageError(f"bound is {self.bound}; it must be 0 or more")
-        if self.sure is not None and not 0 <= self.sure <= 1:
-            raise UsageError(f"sure is {self.sure}; it must be between 0 and 1")
-        if self.pool is not None and not self.pool >= 1:
-            raise UsageError(f"pool is {self.pool}; it must be 1 or more")
-        _ = self._most
 
     @cached_property
     def _most(self) -> CountBudget:
@@ -73,6 +67,9 @@ class Compatible(Budget):
 
     def expected(self, view: View, state: Any) -> Tensor:
         return self._most.expected(view, state)
+
+    def progress(self, view: View, state: Any) -> Tensor:
+        return self._most.progress(view, state)
 
     def cut(self, view: View, ranked: Ranked, taken_B: Tensor, state: Any) -> tuple[Tensor, Any]:
         count_B, state = self._most.counts(view, state)

@@ -13,7 +13,7 @@ from math import pi
 import torch
 from torch import Tensor
 
-from tabes.budgets.blocks import BlockClock, check_steps
+from tabes.budgets.blocks import BlockClock, num_steps_setting
 from tabes.canvas import Canvas
 from tabes.parts import BUDGETS, CountBudget
 from tabes.view import View
@@ -26,17 +26,16 @@ __all__ = ["Cosine"]
 class Cosine(CountBudget):
     """`num_steps` steps in all, shared evenly between blocks; None means as many as there are masks."""
 
-    num_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        check_steps(self.num_steps)
+    num_steps: int | None = num_steps_setting()
 
     def init(self, canvas: Canvas) -> BlockClock:
         return BlockClock.create(canvas, self.num_steps)
 
+    def progress(self, view: View, state: BlockClock) -> Tensor:
+        return state.progress(view.canvas)
+
     def counts(self, view: View, state: BlockClock) -> tuple[Tensor, BlockClock]:
-        masks_B, steps_B, taken_B = state.now(view.canvas)
-        progress_B = (taken_B + 1).double() / steps_B.clamp(min=1)
+        masks_B, progress_B = state.now(view.canvas)[0], state.progress(view.canvas)
         kept_B = (masks_B * torch.cos(progress_B * (pi / 2))).floor().long()
         open_B = view.canvas.open_BL.sum(1)
         count_B = torch.where(progress_B >= 1, open_B, (open_B - kept_B.clamp(min=1)).clamp(min=1))

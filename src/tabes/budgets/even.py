@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from tabes.budgets.blocks import BlockClock, check_steps
+from tabes.budgets.blocks import BlockClock, num_steps_setting
 from tabes.canvas import Canvas
 from tabes.parts import BUDGETS, CountBudget
 from tabes.view import View
@@ -25,13 +25,13 @@ __all__ = ["Even"]
 class Even(CountBudget):
     """`num_steps` steps in all, never more than there are masks; None means one token per step."""
 
-    num_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        check_steps(self.num_steps)
+    num_steps: int | None = num_steps_setting()
 
     def init(self, canvas: Canvas) -> BlockClock:
         return BlockClock.create(canvas, self.num_steps)
+
+    def progress(self, view: View, state: BlockClock) -> Tensor:
+        return state.progress(view.canvas)
 
     def counts(self, view: View, state: BlockClock) -> tuple[Tensor, BlockClock]:
         _, steps_B, taken_B = state.now(view.canvas)

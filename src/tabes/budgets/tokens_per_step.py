@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tabes.errors import UsageError
 from tabes.parts import BUDGETS, CountBudget
+from tabes.settings import setting
 from tabes.view import View
 
 __all__ = ["TokensPerStep"]
@@ -25,11 +25,7 @@ __all__ = ["TokensPerStep"]
 class TokensPerStep(CountBudget):
     """`tokens_per_step` rows written at every step of every batch row."""
 
-    tokens_per_step: int = 1
-
-    def __post_init__(self) -> None:
-        if self.tokens_per_step < 1:
-            raise UsageError(f"tokens_per_step is {self.tokens_per_step}; it must be 1 or more")
+    tokens_per_step: int = setting(1, "rows written at every step", least=1, whole=True)
 
     def counts(self, view: View, state: Any) -> tuple[Tensor, Any]:
         return torch.full_like(view.canvas.block_B, self.tokens_per_step), state

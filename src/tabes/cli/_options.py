@@ -30,7 +30,10 @@ NumSteps = Annotated[
 BlockLength = Annotated[
     int | None, typer.Option(help="Fill this many tokens, left to right, before the next ones. Default: no blocks.")
 ]
-Temperature = Annotated[float, typer.Option(help="0 writes the most probable token, above 0 draws one.")]
+Temperature = Annotated[
+    float | None,
+    typer.Option(help="0 writes the most probable token, above 0 draws one. Without it: as the sampler's authors do."),
+]
 CacheEvery = Annotated[
     str | None,
     typer.Option(

@@ -31,7 +31,7 @@ def compare(
     num_steps: NumSteps = None,
     tokens_per_step: Annotated[int | None, typer.Option(help="Tokens written at every step, instead.")] = None,
     block_length: BlockLength = None,
-    temperature: Temperature = 0.0,
+    temperature: Temperature = None,
     cache_every: CacheEvery = None,
     batch_size: Annotated[int, typer.Option(help="Items decoded together. Changes speed, not results.")] = 64,
     dtype: Dtype = None,

@@ -36,7 +36,7 @@ def generate(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the sampler, such as tokens_per_step=2."),
     ] = None,
-    temperature: Temperature = 0.0,
+    temperature: Temperature = None,
     top_p: Annotated[
         float | None, typer.Option(help="Draw from the most probable tokens that hold this share.")
     ] = None,

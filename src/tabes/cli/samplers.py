@@ -22,10 +22,11 @@ def samplers(as_json: Json = False) -> None:
       tabes generate ... --sampler margin --set tokens_per_step=2
       tabes compare --samplers margin,margin:tokens_per_step=2
     """
+    from tabes.catalogue import PRESETS
     from tabes.parts import BUDGETS, RANKINGS
-    from tabes.presets import PRESETS
+    from tabes.presets import samplers, settings_of
 
-    own = {name: preset.own for name, preset in sorted(PRESETS.items())}
+    own = {name: {one.name: one.default for one in settings_of(name)} for name in samplers()}
     if as_json:
         found = [
             {
@@ -39,7 +40,8 @@ def samplers(as_json: Json = False) -> None:
         print_json(found)
         return
     # A rule with many parameters shows what it sets; what else its ranking takes stands below, once.
-    many = {PRESETS[name].ranking: RANKINGS.parameters(PRESETS[name].ranking) for name in own if len(own[name]) > _FEW}
+    rankings = {name: PRESETS[name].ranking for name in own}
+    many = {known: RANKINGS.parameters(known) for name, known in rankings.items() if known and len(own[name]) > _FEW}
     short = {name: own[name] if len(own[name]) <= _FEW else PRESETS[name].parameters for name in own}
     _print_table([(name, PRESETS[name].summary, PRESETS[name].paper, _spelled(short[name])) for name in own])
     shown = console()

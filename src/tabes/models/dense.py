@@ -49,8 +49,9 @@ class DenseNetwork(TransformerNetwork):
         tokens_BR: Tensor | None = None,
         embeddings_BRE: Tensor | None = None,
         remember: bool = False,
+        beside: bool = False,
     ) -> tuple[Tensor, Memory | None]:
-        if not self._told:
+        if not beside and not self._told:
             self._told = True
             text = f"replays save no work on {self.name}: {self.reason}, so each computes the whole canvas"
             warnings.warn(text, DenseReplayWarning, stacklevel=2)
@@ -61,6 +62,7 @@ class DenseNetwork(TransformerNetwork):
             tokens_BR=tokens_BR,
             embeddings_BRE=embeddings_BRE,
             remember=remember,
+            beside=beside,
         )
 
     def _replay(

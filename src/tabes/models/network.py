@@ -109,11 +109,15 @@ class Network(Protocol):
         tokens_BR: Tensor | None = None,
         embeddings_BRE: Tensor | None = None,
         remember: bool = False,
+        beside: bool = False,
     ) -> tuple[Tensor, Memory | None]:
         """Hidden rows (B, R, d) of these rows alone; every other key and value is the remembered constant.
 
         Rows are distinct within a batch row. Slots that are not valid only pad a ragged set: what comes back there
         means nothing. Without tokens and embeddings the remembered tokens are read again.
+
+        With `beside` they replace nothing: they are shadows at the positions of these rows, which read each other and
+        every remembered key but that of the row they stand for. Shadows are never remembered.
         """
         ...
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from tabes.attention import Memory, Plain, Record, Replay, Slots, using
+from tabes.attention import Beside, Memory, Plain, Record, Replay, Slots, using
 from tabes.errors import ModelError, UsageError
 from tabes.models.backbone import Backbone
 from tabes.models.network import Work
@@ -81,7 +81,10 @@ class TransformerNetwork:
         tokens_BR: Tensor | None = None,
         embeddings_BRE: Tensor | None = None,
         remember: bool = False,
+        beside: bool = False,
     ) -> tuple[Tensor, Memory | None]:
+        if beside and remember:
+            raise UsageError("rows replayed beside the canvas are in no memory; ask without remember=True")
         if rows_BR.shape[1] == 0:
             hidden_BRd = self.embedding_weight().new_zeros(*rows_BR.shape, self.hidden_size)
             return hidden_BRd, memory if remember else None
@@ -89,6 +92,8 @@ class TransformerNetwork:
         if tokens_BR is None and embeddings_BRE is None and memory.tokens_BL is not None:
             tokens_BR = slots.take(memory.tokens_BL)
         self._check_inputs(tokens_BR, embeddings_BRE)
+        if beside:
+            return self._beside(memory, slots, tokens_BR, embeddings_BRE), None
         return self._replay(memory, slots, tokens_BR, embeddings_BRE, remember)
 
     def _check_inputs(self, tokens: Tensor | None, embeddings: Tensor | None) -> None:
@@ -115,6 +120,9 @@ class TransformerNetwork:
     ) -> tuple[Tensor, Memory | None]:
         raise ModelError(self.refusal)
 
+    def _beside(self, memory: Memory, slots: Slots, tokens_BR: Tensor | None, embeddings_BRE: Tensor | None) -> Tensor:
+        raise ModelError(f"{self.name} cannot replay rows beside the canvas: every replay computes the whole canvas")
+
 
 class RowNetwork(TransformerNetwork):
     """Replays chosen rows alone: its model calls the attention function we registered."""
@@ -139,7 +147,16 @@ class RowNetwork(TransformerNetwork):
         self, memory: Memory, slots: Slots, tokens_BR: Tensor | None, embeddings_BRE: Tensor | None, remember: bool
     ) -> tuple[Tensor, Memory | None]:
         tape = Replay(memory, slots, remember=remember)
+        hidden_BRd = self._on(tape, memory, slots, tokens_BR, embeddings_BRE)
+        return hidden_BRd, memory.updated(tuple(tape.layers), slots, tokens_BR=tokens_BR) if remember else None
+
+    def _beside(self, memory: Memory, slots: Slots, tokens_BR: Tensor | None, embeddings_BRE: Tensor | None) -> Tensor:
+        return self._on(Beside(memory, slots), memory, slots, tokens_BR, embeddings_BRE)
+
+    def _on(
+        self, tape: Replay, memory: Memory, slots: Slots, tokens_BR: Tensor | None, embeddings_BRE: Tensor | None
+    ) -> Tensor:
         with using(tape):
             hidden_BRd = self.backbone.run(tokens_BR, embeddings_BRE, positions_BL=slots.take(memory.positions_BL))
         tape.finish()
-        return hidden_BRd, memory.updated(tuple(tape.layers), slots, tokens_BR=tokens_BR) if remember else None
+        return hidden_BRd

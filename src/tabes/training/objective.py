@@ -14,58 +14,15 @@ Legend: B batch, L rows of the canvas, V vocabulary.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = [
-    "CosineSchedule",
-    "LinearSchedule",
-    "Masking",
-    "Schedule",
-    "mask_by_count",
-    "mask_by_time",
-    "nelbo",
-    "paired_error",
-]
+from tabes.schedules import Schedule
 
-
-class Schedule(Protocol):
-    """How much of a sequence is still seen at time t in [0, 1]."""
-
-    def alpha(self, t: Tensor) -> Tensor:
-        """The chance that a token is seen; 1 at t = 0, 0 at t = 1."""
-        ...
-
-    def weight(self, t: Tensor) -> Tensor:
-        """w(t) = -alpha'(t) / (1 - alpha(t))."""
-        ...
-
-
-@dataclass(frozen=True)
-class LinearSchedule:
-    """alpha = 1 - t, so w = 1 / t: LLaDA's and MDLM's choice."""
-
-    def alpha(self, t: Tensor) -> Tensor:
-        return 1 - t
-
-    def weight(self, t: Tensor) -> Tensor:
-        return 1 / t
-
-
-@dataclass(frozen=True)
-class CosineSchedule:
-    """alpha = 1 - sin(pi t / 2), so w = (pi / 2) / tan(pi t / 2): more time spent with few masks."""
-
-    def alpha(self, t: Tensor) -> Tensor:
-        return 1 - torch.sin(math.pi / 2 * t)
-
-    def weight(self, t: Tensor) -> Tensor:
-        return math.pi / 2 / torch.tan(math.pi / 2 * t)
+__all__ = ["Masking", "mask_by_count", "mask_by_time", "nelbo", "paired_error"]
 
 
 @dataclass(frozen=True)

@@ -19,5 +19,5 @@ class Argmax(Writer):
 
     statistics: ClassVar[frozenset[str]] = frozenset({"top_token", "top_logit"})
 
-    def propose(self, view: View, prediction: Prediction) -> Proposal:
+    def propose(self, view: View, prediction: Prediction, reads: frozenset[str] = frozenset()) -> Proposal:
         return Proposal(prediction.top_token_BL, prediction.top_logit_BL)

@@ -8,15 +8,16 @@ Shapes: N rows, V vocabulary, K blocks of W tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from tabes.errors import UsageError
 from tabes.parts import WRITERS, Proposal, Writer
 from tabes.prediction import Prediction
+from tabes.settings import setting
 from tabes.view import View
 
 __all__ = ["Categorical", "draw"]
@@ -29,19 +30,11 @@ _BLOCK = 512
 class Categorical(Writer):
     """token ~ softmax(logits / temperature), restricted to the `top_k` likeliest and the nucleus of mass `top_p`."""
 
-    temperature: float = 1.0
-    top_p: float | None = None
-    top_k: int | None = None
+    temperature: float = setting(1.0, "how flat the distribution is made before the draw", above=0, below=inf)
+    top_p: float | None = setting(None, "draw from the most probable tokens that hold this share", above=0, most=1)
+    top_k: int | None = setting(None, "draw from this many most probable tokens", least=1, whole=True)
 
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < float("inf"):
-            raise UsageError(f"temperature is {self.temperature}; to draw tokens it must be above 0")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
-        if self.top_k is not None and self.top_k < 1:
-            raise UsageError(f"top_k is {self.top_k}; it must be 1 or more")
-
-    def propose(self, view: View, prediction: Prediction) -> Proposal:
+    def propose(self, view: View, prediction: Prediction, reads: frozenset[str] = frozenset()) -> Proposal:
         uniform_N = view.uniform("writer.categorical")[prediction.rows_BL]
 
         def reduce(logits_nV: Tensor, rows: slice) -> dict[str, Tensor]:

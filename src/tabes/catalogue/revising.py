@@ -1,0 +1,9 @@
+"""Rules that take written tokens back."""
+
+from __future__ import annotations
+
+from tabes.catalogue.preset import Preset
+
+__all__ = ["PRESETS"]
+
+PRESETS: dict[str, Preset] = {}
