@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,24 @@ import pytest
 import torch
 
 import tabes
+from tabes.models.network import Network
 from tests.conftest import GOLDEN, MASK
 
-SAMPLERS = {"llada_low_confidence": "confidence", "margin": "margin", "entropy": "entropy"}
+SAMPLERS = {
+    "llada_low_confidence": "confidence",
+    "margin": "margin",
+    "entropy": "entropy",
+    "klass_baseline_topk_margin": "margin",
+    # At temperature 0 without filters, as they were recorded.
+    "dream_entropy": "dream-entropy",
+    "dream_maskgit_plus": "dream-confidence",
+    "dream_topk_margin": "dream-margin",
+}
+UNFILTERED = {"temperature": 0.0, "top_p": 1.0}
 CASES = [path for name in SAMPLERS for path in sorted((GOLDEN / name).glob("*.json"))]
 FAITHFUL = [path for path in CASES if "reference_ignores_blocks" not in path.stem]
 BUGS = [path for path in CASES if "reference_ignores_blocks" in path.stem]
+REVERSED = GOLDEN / "klass_baseline_entropy" / "entropy_sign_bug.json"
 BATCHES = sorted((GOLDEN / "llada_low_confidence_batch").glob("*.json"))
 
 
@@ -29,15 +43,27 @@ def read(path: Path) -> dict[str, Any]:
 
 def run(model: tabes.Denoiser, case: dict[str, Any], sampler: str) -> tabes.Output:
     params = case["params"]
+    more: dict[str, Any] = UNFILTERED if sampler.startswith("dream-") else {}
+    if params.get("confidence_eos_eot_inf"):
+        model, more = replace(model, eos_ids=(params["eos_id"], params["eot_id"])), {"ends_last": True}
+    if case["logit_alignment"] == "shifted_by_one":
+        model = shifted(model)
     return tabes.generate(
         model,
         input_ids=torch.tensor([case["prompt_ids"]]),
         max_new_tokens=case["gen_length"],
-        sampler=sampler,
-        num_steps=params["steps"],
+        sampler=tabes.sampler(sampler, num_steps=params["steps"], **more),
         block_length=params.get("block_length"),
         cfg_scale=params.get("cfg_scale", 0.0),
+        suppress=params["eos_id"] if params.get("logits_eos_inf") else None,
     )
+
+
+def shifted(model: tabes.Denoiser) -> tabes.Denoiser:
+    """The same network, its row j read as the prediction of row j + 1."""
+    network: Network = copy(model.network)
+    network.shifted = True
+    return replace(model, network=network)
 
 
 def committed(step: tabes.Step, row: int = 0) -> list[list[int]]:
@@ -48,6 +74,7 @@ def committed(step: tabes.Step, row: int = 0) -> list[list[int]]:
 def test_trace(path: Path, golden_model: tabes.Denoiser) -> None:
     case = read(path)
     output = run(golden_model, case, SAMPLERS[case["sampler"]])
+    # A Dream step may write nothing; the reference's first does where there are as many steps as masks.
     assert [committed(step) for step in output.steps] == [step["committed"] for step in case["steps"]]
     assert output.sequences[0].tolist() == case["final_ids"]
     assert output.cost.forward_calls == case["counts"]["forward_calls"]
@@ -70,6 +97,21 @@ def test_reference_that_ignores_blocks_differs_from_the_definition(path: Path, g
             return
         assert committed(mine) == theirs["committed"]
     raise AssertionError("the trace never left its block")
+
+
+def test_the_reference_with_the_sign_reversed_writes_the_most_uncertain_row_first(golden_model: tabes.Denoiser) -> None:
+    """Ours, asked at every state of theirs, puts the row they wrote last; so the traces part at the first step."""
+    case = read(REVERSED)
+    ours = run(golden_model, case, "entropy")
+    assert committed(ours.steps[0]) != case["steps"][0]["committed"]
+    assert MASK not in ours.sequences[0].tolist()
+    tokens_1L = torch.tensor([case["prompt_ids"] + [MASK] * case["gen_length"]])
+    for step in case["steps"]:
+        canvas = tabes.Canvas.create(tokens_1L, mask_id=MASK)
+        entropy_L = golden_model.predict(canvas, canvas.masked_BL, statistics={"entropy"}).entropy_BL[0]
+        ((position, token),) = step["committed"]
+        assert int(entropy_L.where(canvas.masked_BL[0], torch.tensor(-1.0)).argmax()) == position
+        tokens_1L[0, position] = token
 
 
 @pytest.mark.parametrize("path", BATCHES, ids=label)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tabes.catalogue import PRESETS, Preset
 from tabes.errors import UnknownNameError, UsageError
-from tabes.parts import BUDGETS, RANKINGS, REVISERS, WRITERS, Budget, Part, Reviser, Writer
+from tabes.parts import BUDGETS, RANKINGS, REVISERS, WRITERS, Budget, Part, Ranking, Reviser, Writer
 from tabes.registry import Registry
 from tabes.sampling import KERNELS, PartSampler, Sampler
 from tabes.settings import Setting
@@ -90,20 +90,35 @@ def _parts(name: str, preset: Preset, given: Mapping[str, Any], parameters: Mapp
     budget, reviser = given.get("budget"), given.get("reviser", preset.reviser)
     chosen = _budget_name(preset, given) if budget is None else budget
     homes: list[tuple[Registry[Any], Any]] = [(RANKINGS, preset.ranking), (BUDGETS, chosen), (REVISERS, reviser)]
-    named = [(registry, part) for registry, part in homes if isinstance(part, str)]
-    known = {part: set(registry.parameters(part)) - set(SHARED) for registry, part in named}
+    own = _shared_out(name, preset, [(one, part) for one, part in homes if isinstance(part, str)], parameters)
+    steps = {key: given[key] for key in _STEPS if key in given}
+    ranking = RANKINGS.build(preset.ranking, **own["ranking"])
+    return PartSampler(
+        ranking=ranking,
+        budget=_budget(chosen, steps, own.get("budget", {})),
+        writer=_writer(preset, {key: given[key] for key in _DRAWS if key in given}, ranking),
+        reviser=REVISERS.build(reviser, **own["reviser"]) if isinstance(reviser, str) else reviser,
+    )
+
+
+def _shared_out(
+    name: str, preset: Preset, named: list[tuple[Registry[Any], str]], parameters: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Which kind of part is given which parameters. The preset's own are for the parts it names, not for others."""
+    known = {registry.kind: set(registry.parameters(part)) - set(SHARED) for registry, part in named}
     everything = set[str]().union(*known.values())
     for unknown in parameters.keys() - everything:
         raise UnknownNameError(f"parameter of sampler '{name}'", unknown, (*SHARED, *everything))
-    wanted = {**{key: value for key, value in preset.parameters.items() if key in everything}, **parameters}
-    own = {part: {key: wanted[key] for key in keys & wanted.keys()} for part, keys in known.items()}
-    steps = {key: given[key] for key in _STEPS if key in given}
-    return PartSampler(
-        ranking=RANKINGS.build(preset.ranking, **own[preset.ranking]),
-        budget=_budget(chosen, steps, own.get(chosen, {}) if isinstance(chosen, str) else {}),
-        writer=_writer(preset, {key: given[key] for key in _DRAWS if key in given}),
-        reviser=REVISERS.build(reviser, **own[reviser]) if isinstance(reviser, str) else reviser,
-    )
+    for key in parameters:
+        homes = [(one.kind, part) for one, part in named if key in known[one.kind]]
+        if len(homes) > 1:
+            said = " and of ".join(f"the {kind} '{part}'" for kind, part in homes)
+            raise UsageError(f"{key} is a parameter of {said}; give a {homes[-1][0]} made with it, not its name")
+    own = {one.kind: dict(preset.parameters) if getattr(preset, one.kind) == part else {} for one, part in named}
+    return {
+        kind: {key: value for key, value in {**own[kind], **parameters}.items() if key in keys}
+        for kind, keys in known.items()
+    }
 
 
 def _budget_name(preset: Preset, given: Mapping[str, Any]) -> str:
@@ -123,10 +138,13 @@ def _budget(budget: str | Budget, steps: Mapping[str, int], own: Mapping[str, An
     return BUDGETS.build(budget, **steps, **own)
 
 
-def _writer(preset: Preset, given: Mapping[str, Any]) -> Writer:
+def _writer(preset: Preset, given: Mapping[str, Any], ranking: Ranking) -> Writer:
     draws = {**{key: preset.parameters[key] for key in _DRAWS if key in preset.parameters}, **given}
     if draws.get("temperature", 0.0) != 0.0:
         return WRITERS.build("categorical", **draws)
+    if getattr(ranking, "read", "model") == "writer":
+        # The filters choose no token here, but the order: such a ranking looks at what they leave.
+        return WRITERS.build("argmax", **{key: value for key, value in draws.items() if key != "temperature"})
     for name in given.keys() - {"temperature"}:
         raise UsageError(f"{name}={given[name]} has no effect at temperature 0; set a temperature above 0")
     return WRITERS.build("argmax")

@@ -16,7 +16,7 @@ from tabes.denoiser import AnyDenoiser, Denoiser, base_of
 from tabes.errors import UsageError
 from tabes.prediction import Prediction
 
-__all__ = ["Suppress"]
+__all__ = ["Suppress", "end_ids"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Suppress:
     """`denoiser` that never proposes the tokens `ids`; "end" means the model's end-of-text tokens."""
 
     denoiser: AnyDenoiser
-    ids: int | Iterable[int] | Literal["end"] = "end"
+    ids: int | Literal["end"] | Iterable[int | Literal["end"]] = "end"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", _checked(base_of(self.denoiser), self.ids))
@@ -60,16 +60,23 @@ class Suppress:
         return self.ids
 
 
-def _checked(base: Denoiser, ids: int | Iterable[int] | str) -> tuple[int, ...]:
-    if ids == "end":
-        if not base.eos_ids:
-            raise UsageError(f"{base.name} names no end-of-text token; give the ids to suppress")
-        return base.eos_ids
-    if isinstance(ids, str):
+def end_ids(base: Denoiser, otherwise: str) -> tuple[int, ...]:
+    """The model's end-of-text tokens; if it names none, one sentence that ends with what to do about it."""
+    if not base.eos_ids:
+        raise UsageError(f"{base.name} names no end-of-text token; {otherwise}")
+    return base.eos_ids
+
+
+def _checked(base: Denoiser, ids: int | str | Iterable[int | str]) -> tuple[int, ...]:
+    if isinstance(ids, str) and ids != "end":
         raise UsageError(f"suppress is {ids!r}; give token ids, or 'end'")
-    found = (ids,) if isinstance(ids, int) else tuple(ids)
+    found = (ids,) if isinstance(ids, int | str) else tuple(ids)
+    last = base.network.vocab_size - 1
+    known = dict.fromkeys(end_ids(base, "give the ids to suppress") if "end" in found else ())
     for one in found:
-        if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < base.network.vocab_size:
-            last = base.network.vocab_size - 1
+        if one == "end":
+            continue
+        if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one <= last:
             raise UsageError(f"suppress has {one!r}; give token ids from 0 to {last}, or 'end'")
-    return found
+        known[one] = None
+    return tuple(known)

@@ -30,8 +30,11 @@ class BlockClock(Batched):
     taken_BK: Tensor
 
     @classmethod
-    def create(cls, canvas: Canvas, num_steps: int | None) -> BlockClock:
-        """`num_steps` split as evenly as it goes over the blocks that have masks (None: a step for every mask)."""
+    def create(cls, canvas: Canvas, num_steps: int | None, *, spare: bool = False) -> BlockClock:
+        """`num_steps` split as evenly as it goes over the blocks that have masks (None: a step for every mask).
+
+        A block is given no more steps than it has masks, unless some may be `spare`.
+        """
         masked_BL = canvas.masked_BL
         K = int(canvas.block_BL.max()) + 1
         zeros_BK = torch.zeros(masked_BL.shape[0], max(K, 1), dtype=torch.int64, device=masked_BL.device)
@@ -47,7 +50,8 @@ class BlockClock(Batched):
             )
         base_B1, extra_B1 = num_steps // blocks_B1.clamp(min=1), num_steps % blocks_B1.clamp(min=1)
         steps_BK = base_B1 + (used_BK.cumsum(1) <= extra_B1)
-        return cls(masks_BK, torch.where(used_BK, torch.minimum(steps_BK, masks_BK), 0), zeros_BK)
+        most_BK = steps_BK if spare else torch.minimum(steps_BK, masks_BK)
+        return cls(masks_BK, torch.where(used_BK, most_BK, 0), zeros_BK)
 
     def now(self, canvas: Canvas) -> tuple[Tensor, Tensor, Tensor]:
         """(masks at the start, steps given, steps taken) of the block every batch row works on."""

@@ -2,7 +2,7 @@
 
     score_i = -H(p_i) = sum_v p_i(v) log p_i(v)
 
-Reduces to confidence when there are only two tokens.
+Reduces to confidence when there are only two tokens. See `tabes.rankings.local` for the noise and for whose p_i it is.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from tabes.parts import RANKINGS, Proposal, Ranking
+from tabes.parts import RANKINGS, Proposal
 from tabes.prediction import Prediction
+from tabes.rankings.local import Local
 from tabes.view import View
 
 __all__ = ["Entropy"]
@@ -21,10 +22,14 @@ __all__ = ["Entropy"]
 
 @RANKINGS.register("entropy")
 @dataclass(frozen=True)
-class Entropy(Ranking):
+class Entropy(Local):
     """Minus the entropy of the distribution, in nats."""
 
-    statistics: ClassVar[frozenset[str]] = frozenset({"entropy"})
+    measure: ClassVar[str] = "entropy"
+    needs: ClassVar[frozenset[str]] = frozenset({"entropy"})
 
-    def scores(self, view: View, prediction: Prediction, proposal: Proposal) -> Tensor:
+    def certainty(self, view: View, prediction: Prediction, proposal: Proposal) -> Tensor:
         return -prediction.entropy_BL
+
+    def drawn(self, proposal: Proposal) -> Tensor:
+        return -super().drawn(proposal)
