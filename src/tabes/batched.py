@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, Self, cast
 
+import torch
 from torch import Tensor
 
-__all__ = ["Batched", "select"]
+__all__ = ["Batched", "select", "where"]
 
 
 class Batched:
@@ -32,3 +33,16 @@ def select(value: Any, batch: Tensor) -> Any:
     if isinstance(value, tuple):
         return tuple(select(item, batch) for item in value)
     return value
+
+
+def where(condition_B: Tensor, value: Any, other: Any) -> Any:
+    """`value` in the batch rows where the condition is set, `other` elsewhere: of two of a kind, item by item."""
+    if isinstance(value, Tensor):
+        return torch.where(condition_B.view(-1, *[1] * (value.ndim - 1)), value, other)
+    if isinstance(value, tuple):
+        return tuple(where(condition_B, one, another) for one, another in zip(value, other, strict=True))
+    if isinstance(value, Batched):
+        this = cast(Any, value)
+        names = [field.name for field in fields(this)]
+        return replace(this, **{name: where(condition_B, getattr(this, name), getattr(other, name)) for name in names})
+    return other

@@ -102,7 +102,10 @@ class Ranking(Part):
 
     @property
     def reads(self) -> frozenset[str]:
-        """Statistics it reads of the writer's distribution, not the model's: "confidence", "margin", "entropy"."""
+        """Statistics it reads of the writer's distribution, not the model's: "confidence", "margin", "entropy".
+
+        And "ends", the log-sum of the logits of the model's end-of-text tokens, which come best in the same pass.
+        """
         return frozenset()
 
     def foreseen(self, view: View, rows_BL: Tensor, state: Any) -> Prediction | None:
@@ -128,6 +131,10 @@ class Budget(Part):
     def expected(self, view: View, state: Any) -> Tensor:
         """How many rows (B,) it will write, as far as that is known before they are ranked."""
         return torch.ones_like(view.canvas.block_B)
+
+    def foresee(self, view: View, prediction: Prediction, proposal: Proposal, state: Any) -> Tensor:
+        """The same, for budgets that look at the predictions; by default what it expects without."""
+        return self.expected(view, state)
 
     def progress(self, view: View, state: Any) -> Tensor:
         """The share (B,) of the way that will be behind after this step; by default the share that is written."""
@@ -194,7 +201,7 @@ def last_step(open_BL: Tensor, write_BL: Tensor) -> Tensor:
     return (write_BL == open_BL).all(1)
 
 
-RANKINGS: Registry[Ranking] = Registry("ranking")
-BUDGETS: Registry[Budget] = Registry("budget")
-WRITERS: Registry[Writer] = Registry("writer")
-REVISERS: Registry[Reviser] = Registry("reviser")
+RANKINGS: Registry[Ranking] = Registry("ranking", Ranking)
+BUDGETS: Registry[Budget] = Registry("budget", Budget)
+WRITERS: Registry[Writer] = Registry("writer", Writer)
+REVISERS: Registry[Reviser] = Registry("reviser", Reviser)

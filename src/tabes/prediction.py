@@ -87,6 +87,16 @@ class Prediction:
         return self.source.vocab_size
 
     @property
+    def wanted(self) -> frozenset[str]:
+        """The statistics that were declared or read."""
+        return self._wanted
+
+    @property
+    def kept(self) -> bool:
+        """Whether all logits are at hand, so that another pass runs no head."""
+        return self._kept_NV is not None
+
+    @property
     def kept_B(self) -> Tensor:
         """Whether all logits of a batch row would be kept if it were alone: another pass then runs no head again."""
         return self.rows_BL.sum(1) <= _rows_at_once(self.vocab_size)
@@ -161,6 +171,12 @@ class Prediction:
         """A prediction in which these ids are impossible too."""
         impossible = tuple(dict.fromkeys((*self.impossible, *ids)))
         return Prediction(self.rows_BL, self.source, impossible, self._wanted, self._memory, self.computed_B)
+
+    def forgetting(self) -> Prediction:
+        """The same prediction without its Memory, for whoever keeps it beyond its step."""
+        bare = Prediction(self.rows_BL, self.source, self.impossible, self._wanted, None, self.computed_B)
+        bare._found, bare._kept_NV = self._found, self._kept_NV
+        return bare
 
     def wanting(self, statistics: Iterable[str]) -> Prediction:
         """The same prediction, which will compute these statistics too in its next pass."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from tabes.batched import Batched
+from tabes.batched import Batched, where
 from tabes.canvas import Canvas, Move
 from tabes.parts import Budget, Part, Ranked, Ranking, Reviser, Revision, Writer, last_step, ranked
 from tabes.prediction import Prediction
@@ -89,7 +89,7 @@ class PartSampler:
         proposal = self.writer.propose(view, prediction, self.ranking.reads)
         proposal = replace(
             proposal,
-            count_B=self.budget.expected(view, state.budget),
+            count_B=self.budget.foresee(view, prediction, proposal, state.budget),
             progress_B=self.budget.progress(view, state.budget),
         )
         scores_BL, ranking = self.ranking.rank(view, prediction, proposal, state.ranking)
@@ -103,7 +103,7 @@ class PartSampler:
     def _predicted(self, view: View, state: PartState) -> Prediction:
         rows_BL = reduce(or_, (part.rows(view) for part in self.parts), view.canvas.open_BL)
         foreseen = self.ranking.foreseen(view, rows_BL, state.ranking)
-        if foreseen is not None:
+        if foreseen is not None and foreseen.remembered >= self.remembers:
             return foreseen.wanting(self.statistics)
         return view.predict(rows_BL, statistics=self.statistics, remember=self.remembers)
 
@@ -117,15 +117,19 @@ class PartSampler:
         if not reviser.in_last_step:
             # The last step of a block is one too: taking back there would keep the block open for ever.
             wanted = _obeyed(wanted, ~last_step(order.open_BL, write_BL))
-        write_BL, budget = self._cut(view, order, wanted.remask_BL.sum(1), state.budget)
+        # A reviser obeyed to the end keeps its own accounts; for others as many more are written, whatever the budget.
+        taken_B = wanted.remask_BL.sum(1) * (not reviser.in_last_step)
+        write_BL, budget = self._cut(view, order, taken_B, state.budget)
+        write_BL = write_BL | (order.open_BL & (order.rank_BL <= taken_B[:, None]) & (taken_B > 0)[:, None])
         if wanted.hold_B is not None:
             write_BL = write_BL & ~wanted.hold_B[:, None]
+            budget = where(wanted.hold_B, state.budget, budget)  # its clock stands still where nothing is written
+        if wanted.rewrite_BL is not None:
+            write_BL = write_BL | wanted.rewrite_BL
         done_B = None
         if wanted.keep_B is not None:
             masked_BL = (view.canvas.masked_BL & ~write_BL) | wanted.remask_BL
             done_B = ~masked_BL.any(1) & ~wanted.keep_B
-        if wanted.rewrite_BL is not None:
-            write_BL = write_BL | wanted.rewrite_BL
         move = Move(write_BL, order.proposal.tokens_BL, wanted.remask_BL, order.scores_BL, done_B)
         return move, budget, reviser_state
 
