@@ -20,6 +20,9 @@ from tabes.prediction import Prediction
 
 __all__ = ["RowCache"]
 
+_NEVER = 1 << 62
+"""The age of a batch row that was not asked yet."""
+
 
 class RowCache:
     """`denoiser` with a full forward every `every` steps, or whenever a batch row enters a new block (`every="block"`).
@@ -60,14 +63,17 @@ class RowCache:
         remember: bool = False,
         time_B: Tensor | None = None,
     ) -> Prediction:
-        stale_B = self._stale(canvas)
+        asked_B = rows_BL.any(1)
+        stale_B = self._stale(canvas, asked_B)
         offered, self._offered = self._offered, None
         if offered is not None and not bool(stale_B.any()) and _is_for(offered, canvas, rows_BL):
             prediction = offered[1].wanting(statistics)
+        elif self._memory is not None and not bool(asked_B.any()):
+            return Prediction(rows_BL, _Nothing(self.base.network.vocab_size), (self.base.mask_id,), (), self._memory)
         elif self._memory is None or bool(stale_B.all()):
             prediction = self.denoiser.predict(canvas, rows_BL, statistics=statistics, remember=True, time_B=time_B)
         else:
-            wanted_BL = rows_BL | _changed(canvas, self._memory) | stale_B[:, None]
+            wanted_BL = (rows_BL | _changed(canvas, self._memory) | stale_B[:, None]) & asked_B[:, None]
             prediction = self.denoiser.replay(
                 _refreshed(self._memory, canvas.time_B if time_B is None else time_B, stale_B),
                 wanted_BL & ~canvas.padding_BL,
@@ -109,16 +115,38 @@ class RowCache:
     def offer(self, canvas: Canvas, prediction: Prediction) -> None:
         self._offered = canvas, prediction
 
-    def _stale(self, canvas: Canvas) -> Tensor:
-        """Which batch rows are due for a full forward; per row, so that a row of a batch decodes as it would alone."""
+    def _stale(self, canvas: Canvas, asked_B: Tensor) -> Tensor:
+        """Which batch rows are due for a full forward; per row, so that a row of a batch decodes as it would alone.
+
+        Alone a batch row of which nothing is asked would not be called: nothing happens to it, nor does it grow older.
+        """
         block_B = canvas.block_B
         if self._memory is None or self._age_B is None or self._block_B is None:
-            self._age_B, self._block_B = torch.zeros_like(block_B), block_B
-            return torch.ones_like(block_B, dtype=torch.bool)
-        age_B = self._age_B + _changed(canvas, self._memory).any(1)
-        stale_B = block_B != self._block_B if self.every == "block" else age_B >= self.every
-        self._age_B, self._block_B = torch.where(stale_B, 0, age_B), block_B
+            self._age_B = torch.where(asked_B, 0, _NEVER)
+            self._block_B = torch.where(asked_B, block_B, -1)
+            return torch.ones_like(asked_B)
+        age_B = self._age_B + (_changed(canvas, self._memory).any(1) & asked_B)
+        due_B = block_B != self._block_B if self.every == "block" else age_B >= self.every
+        stale_B = due_B & asked_B
+        self._age_B = torch.where(stale_B, 0, age_B)
+        self._block_B = torch.where(asked_B, block_B, self._block_B)
         return stale_B
+
+
+class _Nothing:
+    """The rows of a prediction that nothing was asked of."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+
+    def __len__(self) -> int:
+        return 0
+
+    def pick(self, index_M: Tensor) -> _Nothing:
+        return self
+
+    def logits(self, rows: slice) -> Tensor:
+        return torch.zeros(0, self.vocab_size)
 
 
 def _is_for(offered: tuple[Canvas, Prediction], canvas: Canvas, rows_BL: Tensor) -> bool:
