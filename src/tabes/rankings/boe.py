@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tabes.parts import RANKINGS
+from tabes.settings import as_in
 from tabes.steering.importance import Backward, Expansion, Importance, Injection, SelfTerm
 from tabes.steering.ranking import Steered
 from tabes.steering.scene import Scene
@@ -29,10 +30,10 @@ __all__ = ["Boe"]
 class Boe(Steered):
     """Importance of the candidates from one backward pass; parameters in `Importance` and `Steered`."""
 
-    expansion: Expansion = 0.0
-    injection: Injection = "joint"
-    self_term: SelfTerm = "include"
-    backward: Backward = "replay"
+    expansion: Expansion = as_in(Importance, "expansion")
+    injection: Injection = as_in(Importance, "injection")
+    self_term: SelfTerm = as_in(Importance, "self_term")
+    backward: Backward = as_in(Importance, "backward")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,9 +13,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from tabes.errors import UsageError
 from tabes.parts import RANKINGS
 from tabes.rankings.boe import Boe
+from tabes.settings import as_in, setting
 from tabes.steering.candidates import top
 from tabes.steering.lookahead import Lookahead
 from tabes.steering.ranking import Tried
@@ -31,14 +31,12 @@ __all__ = ["BoeVerify"]
 class BoeVerify(Boe):
     """Parameters of `boe`, and how many rows are verified, how far ahead."""
 
-    verify: int = 4
-    horizon: int = 1
-    beam: int = 2
+    verify: int = setting(4, "how many of the candidates, the best by importance first, are tried", least=1, whole=True)
+    horizon: int = as_in(Lookahead, "horizon")
+    beam: int = as_in(Lookahead, "beam")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.verify < 1:
-            raise UsageError(f"verify is {self.verify}; it must be 1 or more")
         _ = self.ahead
 
     @cached_property

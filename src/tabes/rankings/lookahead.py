@@ -13,6 +13,7 @@ from functools import cached_property
 from torch import Tensor
 
 from tabes.parts import RANKINGS
+from tabes.settings import as_in
 from tabes.steering.lookahead import Lookahead
 from tabes.steering.ranking import Steered
 from tabes.steering.scene import Scene
@@ -27,9 +28,9 @@ __all__ = ["LookaheadRanking"]
 class LookaheadRanking(Steered):
     """Parameters in `Steered`; `horizon` writes ahead, `beam` of the best going on after the first."""
 
-    candidates: int | None = 4
-    horizon: int = 1
-    beam: int = 2
+    candidates: int | None = as_in(Steered, "candidates", default=4)
+    horizon: int = as_in(Lookahead, "horizon")
+    beam: int = as_in(Lookahead, "beam")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from tabes.errors import UsageError
 from tabes.prediction import Prediction
+from tabes.settings import check, setting
 
-__all__ = ["Prefilter", "share_of", "top"]
+__all__ = ["By", "Prefilter", "share_of", "top"]
+
+By = Literal["confidence", "margin", "entropy"]
 
 
 @dataclass(frozen=True)
@@ -23,25 +25,22 @@ class Prefilter:
     `sure` or more, or more than `writes` rows are to be written, nothing competes. As many rows as are written stay in.
     """
 
-    by: Literal["confidence", "margin", "entropy"] = "confidence"
-    rho: float | None = None
-    delta: float | None = None
-    most: int | None = None
-    sure: float | None = None
-    writes: int | None = None
+    by: By = setting("confidence", "orders the rows from which candidates are taken", choices=get_args(By))
+    rho: float | None = setting(None, "the share of the open rows that may compete", above=0, most=1)
+    delta: float | None = setting(
+        None,
+        "only rows within this much of the last confidence that is written without steering",
+        least=0,
+        most=1,
+    )
+    most: int | None = setting(None, "how many rows compete for each token to write", least=1, whole=True)
+    sure: float | None = setting(
+        None, "nothing competes where the last row that confidence would write is this confident", least=0, most=1
+    )
+    writes: int | None = setting(None, "nothing competes where more tokens than this are written", least=1, whole=True)
 
     def __post_init__(self) -> None:
-        if self.by not in ("confidence", "margin", "entropy"):
-            raise UsageError(f"prefilter is {self.by!r}; it must be confidence, margin or entropy")
-        if self.rho is not None and not 0 < self.rho <= 1:
-            raise UsageError(f"rho is {self.rho}; it must be above 0 and at most 1")
-        for name in ("delta", "sure"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise UsageError(f"{name} is {value}; it must be between 0 and 1")
-        for name, limit in (("candidates", self.most), ("writes", self.writes)):
-            if limit is not None and limit < 1:
-                raise UsageError(f"{name} is {limit}; it must be 1 or more")
+        check(self)
 
     def chosen(self, open_BL: Tensor, prediction: Prediction, confidence_BL: Tensor, count_B: Tensor) -> Tensor:
         """(B, L)."""

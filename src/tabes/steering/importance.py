@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import ClassVar, Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from tabes.errors import UsageError
+from tabes.settings import check, setting
 from tabes.steering.failures import row_by_row
 from tabes.steering.objectives import Objective, TotalEntropy
 from tabes.steering.probes import Probes
@@ -42,26 +42,25 @@ class Importance:
     `backward`: replay candidates and probes only, or the whole canvas (the reference).
     """
 
-    expansion: Expansion = 0.0
-    injection: Injection = "joint"
-    self_term: SelfTerm = "include"
-    backward: Backward = "replay"
+    expansion: Expansion = setting(
+        0.0,
+        "where from the mask (0) to the soft write (1) the gradient is taken",
+        least=0,
+        most=1,
+        choices=("gauss",),
+    )
+    injection: Injection = setting(
+        "joint", "all soft writes at once, or each alone in a copy of its own", choices=get_args(Injection)
+    )
+    self_term: SelfTerm = setting("include", "a row's own entropy in the sum", choices=get_args(SelfTerm))
+    backward: Backward = setting(
+        "replay", "back through candidates and probes only, or through the whole canvas", choices=get_args(Backward)
+    )
     probes: Probes = field(default_factory=Probes)
     objective: Objective = field(default_factory=TotalEntropy)
 
-    _CHOICES: ClassVar[dict[str, tuple[str, ...]]] = {
-        "injection": ("joint", "alone"),
-        "self_term": ("include", "avoid", "exclude"),
-        "backward": ("replay", "dense"),
-    }
-
     def __post_init__(self) -> None:
-        for name, choices in self._CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise UsageError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(choices)}")
-        is_point = isinstance(self.expansion, float | int) and 0 <= self.expansion <= 1
-        if not is_point and self.expansion != "gauss":
-            raise UsageError(f"expansion is {self.expansion!r}; it must be between 0 and 1, or 'gauss'")
+        check(self)
 
     @property
     def points(self) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tabes.denoiser import AnyDenoiser
-from tabes.errors import UsageError
+from tabes.settings import check, setting
 from tabes.steering.failures import row_by_row
 from tabes.steering.objectives import Objective, TotalEntropy
 from tabes.steering.probes import Probes
@@ -32,13 +32,11 @@ class Lookahead:
 
     objective: Objective = field(default_factory=TotalEntropy)
     probes: Probes = field(default_factory=Probes)
-    horizon: int = 1
-    beam: int = 2
+    horizon: int = setting(1, "how many writes ahead", least=1, whole=True)
+    beam: int = setting(2, "from the second write on: copies that go on, and rows tried in each", least=1, whole=True)
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "beam"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        check(self)
 
     def drops(self, scene: Scene, candidates_BL: Tensor, *, offer_to: AnyDenoiser | None = None) -> Tensor:
         """(B, L) in the objective's units; 0 off the candidates, NaN where it failed.

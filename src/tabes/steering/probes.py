@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from torch import Tensor
 
 from tabes.canvas import Canvas
 from tabes.errors import UsageError
 from tabes.prediction import Prediction
+from tabes.settings import check, setting
 from tabes.steering.candidates import share_of, top
 
 __all__ = ["NoSignalWarning", "ProbeRule", "Probes"]
@@ -29,22 +30,15 @@ class Probes:
     Of the most uncertain there are `count`, or a `share` of the masked rows (rounded up).
     """
 
-    rule: ProbeRule = "masked"
-    count: int | None = None
-    share: float | None = None
-
-    _RULES: ClassVar[tuple[str, ...]] = get_args(ProbeRule)
+    rule: ProbeRule = setting("masked", "the rows whose uncertainty is watched", choices=get_args(ProbeRule))
+    count: int | None = setting(None, 'how many probes, with probes="uncertain"', least=1, whole=True)
+    share: float | None = setting(None, 'or which share of the masked rows, with probes="uncertain"', above=0, most=1)
 
     def __post_init__(self) -> None:
-        if self.rule not in self._RULES:
-            raise UsageError(f"probes is {self.rule!r}; it must be one of {', '.join(self._RULES)}")
+        check(self)
         if (self.count is not None) + (self.share is not None) != (self.rule == "uncertain"):
             given = f"probe_count={self.count} and probe_share={self.share}"
             raise UsageError(f"probes={self.rule!r} with {given}: 'uncertain' takes one of them, no other takes any")
-        if self.count is not None and self.count < 1:
-            raise UsageError(f"probe_count is {self.count}; it must be 1 or more")
-        if self.share is not None and not 0 < self.share <= 1:
-            raise UsageError(f"probe_share is {self.share}; it must be above 0 and at most 1")
         if self.rule == "candidates":
             text = "probes='candidates' is the paper's active set: its gradient carries nothing about any other row"
             warnings.warn(text, NoSignalWarning, stacklevel=4)

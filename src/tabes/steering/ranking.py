@@ -19,25 +19,19 @@ import torch
 from torch import Tensor
 
 from tabes.canvas import Canvas
-from tabes.errors import UsageError
 from tabes.parts import Proposal, Ranking
 from tabes.prediction import Prediction
-from tabes.steering.candidates import Prefilter
+from tabes.settings import as_in, setting
+from tabes.steering.candidates import By, Prefilter
 from tabes.steering.objectives import Objective, as_objective
 from tabes.steering.order import differ, in_front
 from tabes.steering.probes import ProbeRule, Probes
 from tabes.steering.scene import Scene
-from tabes.steering.shaping import Shaping
+from tabes.steering.shaping import FloorAnnealing, FloorForm, Shaping
 from tabes.steering.work import Bank, Price, affordable, plain_flops
 from tabes.view import View
 
 __all__ = ["Steered", "SteeringWarning"]
-
-
-_NUMBERS = (
-    *("probe_count", "probe_share", "rho", "delta", "candidates", "sure", "writes", "work"),
-    *("floor_weight", "floor_height", "mix", "sign"),
-)
 
 
 class SteeringWarning(UserWarning):
@@ -64,35 +58,35 @@ class Steered(Ranking):
     rule is "uncertain"). Shaping: see `tabes.steering.shaping`. `sign` -1 is the reversed control of an experiment.
     """
 
-    objective: str | Objective = "entropy"
-    probes: ProbeRule = "masked"
-    probe_count: int | None = None
-    probe_share: float | None = None
-    prefilter: Literal["confidence", "margin", "entropy"] = "confidence"
-    rho: float | None = None
-    delta: float | None = None
-    candidates: int | None = None
-    sure: float | None = None
-    writes: int | None = None
-    work: float | None = None
-    gate: bool = False
-    floor_weight: float = 0.0
-    floor_height: float = 0.0
-    floor_form: Literal["falling", "rising"] = "falling"
-    floor_annealing: Literal["none", "linear"] = "none"
-    mix: float | None = None
-    sign: Literal[1, -1] = 1
+    objective: str | Objective = setting(
+        "entropy", "what a write should make small: entropy, information_gain, block_mean, or an Objective"
+    )
+    probes: ProbeRule = as_in(Probes, "rule")
+    probe_count: int | None = as_in(Probes, "count")
+    probe_share: float | None = as_in(Probes, "share")
+    prefilter: By = as_in(Prefilter, "by")
+    rho: float | None = as_in(Prefilter, "rho")
+    delta: float | None = as_in(Prefilter, "delta")
+    candidates: int | None = as_in(Prefilter, "most")
+    sure: float | None = as_in(Prefilter, "sure")
+    writes: int | None = as_in(Prefilter, "writes")
+    work: float | None = setting(
+        None, "most work over plain decoding, 0.2 for 20 %, saved up where nothing competes; none: no bound", above=0
+    )
+    gate: bool = as_in(Shaping, "gate")
+    floor_weight: float = as_in(Shaping, "floor_weight")
+    floor_height: float = as_in(Shaping, "floor_height")
+    floor_form: FloorForm = as_in(Shaping, "floor_form")
+    floor_annealing: FloorAnnealing = as_in(Shaping, "floor_annealing")
+    mix: float | None = as_in(Shaping, "mix")
+    sign: Literal[1, -1] = setting(1, "-1 reverses the drops: the control of an experiment", choices=(1, -1))
 
     remembers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in _NUMBERS:
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise UsageError(f"{name} is {value!r}; it must be a number")
-        # Built now, so that a wrong parameter is refused before anything runs.
+        super().__post_init__()
+        # Built now, so that a wrong combination is refused before anything runs.
         _ = self._objective, self._probes, self._prefilter, self._shaping
-        Bank.check(self.work)
 
     @abstractmethod
     def drops(self, scene: Scene, candidates_BL: Tensor, view: View) -> Tensor:

@@ -19,10 +19,15 @@ from tabes.parts import Proposal
 from tabes.prediction import Prediction
 from tabes.view import View
 
-__all__ = ["Copies", "Scene"]
+__all__ = ["Copies", "Scene", "at_once"]
 
 # Token rows of one batched replay: enough to fill a device, few enough for their attention to fit.
 _ROWS_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 18}
+
+
+def at_once(device: torch.device, length: int) -> int:
+    """How many canvases of this length go through the network together."""
+    return max(1, _ROWS_AT_ONCE.get(device.type, 1 << 15) // length)
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class Copies:
         """As many copies at a time as go through the network together."""
         if len(self) == 0:
             return  # torch splits nothing into one part of nothing
-        size = max(1, _ROWS_AT_ONCE.get(self.row_N.device.type, 1 << 15) // length)
+        size = at_once(self.row_N.device, length)
         for batch_n, row_n in zip(self.batch_N.split(size), self.row_N.split(size), strict=True):
             yield Copies(batch_n, row_n)
 

@@ -11,36 +11,37 @@ Shapes: B batch rows, L canvas rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
-from typing import Literal
+from math import inf, log
+from typing import Literal, get_args
 
 from torch import Tensor
 
-from tabes.errors import UsageError
 from tabes.prediction import Prediction
+from tabes.settings import check, setting
 
-__all__ = ["Shaping"]
+__all__ = ["FloorAnnealing", "FloorForm", "Shaping"]
+
+FloorForm = Literal["falling", "rising"]
+FloorAnnealing = Literal["none", "linear"]
 
 
 @dataclass(frozen=True)
 class Shaping:
     """Gate, floor and mixing; the default changes nothing."""
 
-    gate: bool = False
-    floor_weight: float = 0.0
-    floor_height: float = 0.0
-    floor_form: Literal["falling", "rising"] = "falling"
-    floor_annealing: Literal["none", "linear"] = "none"
-    mix: float | None = None
+    gate: bool = setting(False, "whether the drop of an uncertain row counts less", choices=(False, True))
+    floor_weight: float = setting(0.0, "what a row below the floor is charged (lambda); 0: no floor", least=0)
+    floor_height: float = setting(0.0, "where the floor of the entropy starts or ends, in nats (h_max)", least=0)
+    floor_form: FloorForm = setting("falling", "how the floor moves while decoding", choices=get_args(FloorForm))
+    floor_annealing: FloorAnnealing = setting(
+        "none", "whether lambda falls with the masks", choices=get_args(FloorAnnealing)
+    )
+    mix: float | None = setting(
+        None, "the score is log confidence + this much of the shaped drop; none: the drop alone", above=-inf, below=inf
+    )
 
     def __post_init__(self) -> None:
-        for name in ("floor_weight", "floor_height"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name} is {getattr(self, name)}; it must be 0 or more")
-        if self.floor_form not in ("falling", "rising"):
-            raise UsageError(f"floor_form is {self.floor_form!r}; it must be 'falling' or 'rising'")
-        if self.floor_annealing not in ("none", "linear"):
-            raise UsageError(f"floor_annealing is {self.floor_annealing!r}; it must be 'none' or 'linear'")
+        check(self)
 
     def scores(self, drops_BL: Tensor, prediction: Prediction, confidence_BL: Tensor, time_B: Tensor) -> Tensor:
         """(B, L). `time_B` is the share of the masks that is left, 1 at the start."""

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from tabes.batched import Batched
 from tabes.canvas import Canvas
-from tabes.errors import UsageError
 from tabes.steering.candidates import top
 from tabes.steering.scene import Scene
 
@@ -80,11 +79,6 @@ class Bank(Batched):
     @classmethod
     def empty(cls, canvas: Canvas) -> Bank:
         return cls(torch.zeros(canvas.tokens_BL.shape[0], dtype=torch.float64, device=canvas.tokens_BL.device))
-
-    @staticmethod
-    def check(work: float | None) -> None:
-        if work is not None and not work > 0:
-            raise UsageError(f"work is {work}; it must be above 0, such as 0.2 for 20 % over plain decoding")
 
     def earn(self, share: float, plain_B: Tensor, more_B: Tensor | float = 0.0) -> Bank:
         """One more step's share of the work of plain decoding, less what was spent already: maybe a debt."""
