@@ -71,9 +71,10 @@ class Coins:
         return Clock(torch.zeros(canvas.tokens_BL.shape[0], dtype=torch.int64))
 
     def step(self, view: View, state: Clock) -> tuple[Move, Clock]:
-        prediction = view.predict(view.canvas.masked_BL)
+        prediction = view.predict(view.canvas.open_BL)
         ticks_B = state.ticks_B + 1
         share_B = 1 / (self.steps - state.ticks_B).clamp(min=1)
-        write_BL = view.canvas.masked_BL & (view.uniform("coin") < share_B[:, None])
-        move = Move(write_BL, prediction.top_token_BL, done_B=ticks_B > self.steps)
+        write_BL = view.canvas.open_BL & (view.uniform("coin") < share_B[:, None])
+        left_B = (view.canvas.masked_BL & ~write_BL).any(1)
+        move = Move(write_BL, prediction.top_token_BL, done_B=(ticks_B > self.steps) & ~left_B)
         return move, replace(state, ticks_B=ticks_B)
