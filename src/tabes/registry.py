@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Classes by name. A part is a frozen dataclass; its fields are its parameters."""
+    """Classes by name. A part is a frozen dataclass; its fields are its parameters. `base` is what all inherit."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, base: type[Any] | None = None) -> None:
+        self.kind, self.base = kind, base
         self._classes: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
@@ -81,6 +81,11 @@ class Registry(Generic[T]):
             raise UsageError(f"{self.kind} '{name}' of {_package(point)} cannot be imported: {error}") from error
         if not isinstance(part, type):
             raise UsageError(f"{self.kind} '{name}' of {_package(point)} is {part!r}; it must be a class")
+        if self.base is not None and not issubclass(part, self.base):
+            where = f"{self.base.__module__}.{self.base.__name__}"
+            raise UsageError(
+                f"{self.kind} '{name}' of {_package(point)} is no {where}; make {part.__name__} inherit it"
+            )
         return part
 
 

@@ -15,6 +15,7 @@ import tabes
 from tabes.cli.compare import compare
 from tabes.cli.demo import demo
 from tabes.cli.fidelity import fidelity
+from tabes.cli.frequencies import frequencies
 from tabes.cli.generate import generate
 from tabes.cli.models import models
 from tabes.cli.samplers import samplers
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_VERBS: tuple[Callable[..., None], ...] = (generate, compare, fidelity, train, samplers, models, demo)
+_VERBS: tuple[Callable[..., None], ...] = (generate, compare, fidelity, train, samplers, models, frequencies, demo)
 for _verb in _VERBS:
     app.command()(_verb)
 
