@@ -22,6 +22,7 @@ from tabes.rows import Rows, read_from, rows_before
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from tabes.models.cards import Card
     from tabes.models.network import Network
 
 __all__ = ["AnyDenoiser", "AnyMemory", "Denoiser", "base_of"]
@@ -107,7 +108,10 @@ class AnyDenoiser(Protocol):
 
 @dataclass(frozen=True)
 class Denoiser:
-    """A masked diffusion model: its network, its tokenizer, its ids, and the ledger of what it was asked to do."""
+    """A masked diffusion model: its network, its tokenizer, its ids, and the ledger of what it was asked to do.
+
+    `card` is what is known of its family, None for one we do not know.
+    """
 
     network: Network
     tokenizer: PreTrainedTokenizerBase | None = field(repr=False)
@@ -116,6 +120,7 @@ class Denoiser:
     eos_ids: tuple[int, ...] = ()
     name: str = "model"
     ledger: Ledger = field(default_factory=Ledger, compare=False, repr=False)
+    card: Card | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.mask_id < self.network.vocab_size:

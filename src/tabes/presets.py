@@ -7,7 +7,7 @@ from typing import Any
 
 from tabes.catalogue import PRESETS, Preset
 from tabes.errors import UnknownNameError, UsageError
-from tabes.parts import BUDGETS, RANKINGS, REVISERS, WRITERS, Budget, Part, Ranking, Reviser, Writer
+from tabes.parts import BUDGETS, RANKINGS, REVISERS, WRITERS, Budget, CountBudget, Part, Ranking, Reviser, Writer
 from tabes.registry import Registry
 from tabes.sampling import KERNELS, PartSampler, Sampler
 from tabes.settings import Setting
@@ -122,9 +122,10 @@ def _shared_out(
 
 
 def _budget_name(preset: Preset, given: Mapping[str, Any]) -> str:
-    """`tokens_per_step` is a budget of its own where the preset's does not know it."""
+    """`tokens_per_step` is a budget of its own, and takes the place of a preset's that counts otherwise."""
+    counts = issubclass(BUDGETS.find(preset.budget), CountBudget)
     wants = "tokens_per_step" in given and "tokens_per_step" not in BUDGETS.parameters(preset.budget)
-    return "tokens_per_step" if wants else preset.budget
+    return "tokens_per_step" if counts and wants else preset.budget
 
 
 def _budget(budget: str | Budget, steps: Mapping[str, int], own: Mapping[str, Any]) -> Budget:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface
 
 from tabes import Denoiser, Guidance, RowCache
 from tabes import canvas as canvases
@@ -17,50 +16,10 @@ from tabes.attention import Beside, Layer, Memory, Slots, using
 from tabes.attention.tape import current
 from tabes.errors import CombinationError, ModelError, UsageError
 from tests.attention.test_replay import remembered
+from tests.shadows import dense
 from tests.tiny import DENSE, REPLAYING, Canvas, Family, full, ragged
 
 MASK = 5
-WINDOWS = {"modernbert": (None, 3, None)}  # half the config's width, in every second layer
-_masks: list[Tensor] = []  # of the forward of a reference: one per attention call, in order
-
-
-def _attention(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: None, **kwargs: Any
-) -> tuple[Tensor, None]:
-    """Softmax by hand under the mask of this call."""
-    groups = query.shape[1] // key.shape[1]
-    key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
-    scores = (query @ key.transpose(2, 3) * scaling).masked_fill(~_masks.pop(0), -torch.inf)
-    return (scores.softmax(-1) @ value).transpose(1, 2), None
-
-
-@pytest.fixture(autouse=True, scope="module")
-def reference_attention() -> Iterator[None]:
-    AttentionInterface.register("reference", _attention)
-    AttentionMaskInterface.register("reference", lambda *args, **kwargs: None)
-    yield
-    del AttentionInterface._global_mapping["reference"]
-    del AttentionMaskInterface._global_mapping["reference"]
-
-
-def dense(name: str, tokens_L: Tensor, rows: list[int], shadows_R: Tensor) -> tuple[Tensor, Tensor]:
-    """Hidden rows of an unpadded canvas (L, d) and of its shadows (R, d), from one forward of them all."""
-    family, L, R = REPLAYING[name], len(tokens_L), len(rows)
-    model = family.build().eval().requires_grad_(False)
-    model.set_attn_implementation("reference")
-    places = torch.cat([torch.arange(L), torch.tensor(rows, dtype=torch.int64)])
-    reads = torch.ones(L + R, L + R, dtype=torch.bool)
-    reads[:, L:] = False
-    reads[L:, L:] = True
-    reads[L + torch.arange(R), rows] = False
-    near = (places[:, None] - places).abs()
-    _masks[:] = [reads if width is None else reads & (near <= width) for width in WINDOWS.get(name, (None,) * 3)]
-    hidden: Tensor = model.base_model(
-        input_ids=torch.cat([tokens_L, shadows_R])[None], position_ids=places[None] + family.start
-    )[0][0]
-    assert not _masks
-    return hidden[:L], hidden[L:]
 
 
 def per_batch_row(canvas: Canvas) -> Iterator[tuple[Tensor, list[int], list[int]]]:

@@ -13,7 +13,8 @@ from torch import Tensor
 from tabes.attention import Plain, registered, using
 from tabes.errors import ModelError, UsageError
 from tabes.models.dense import DenseReplayWarning
-from tests.tiny import DENSE, FAMILIES, REPLAYING, Canvas, Family, Reference, V, full, ragged
+from tests.dit import EVERY
+from tests.tiny import DENSE, REPLAYING, Canvas, Family, Reference, V, full, ragged
 
 pytestmark = pytest.mark.filterwarnings("ignore::tabes.models.dense.DenseReplayWarning")
 
@@ -44,9 +45,9 @@ def references(family: Family, canvas: Canvas) -> list[tuple[Reference, list[int
     return found
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_values_and_gradients_are_those_of_the_dense_reference(name: str) -> None:
-    family, canvas = FAMILIES[name], ragged()
+    family, canvas = EVERY[name], ragged()
     network = family.network()
     torch.manual_seed(0)
     _, memory = remembered(network, canvas)
@@ -65,9 +66,9 @@ def test_values_and_gradients_are_those_of_the_dense_reference(name: str) -> Non
         torch.testing.assert_close(gradient_BRE[b, slots], expected_RE, rtol=0, atol=family.tolerance * max(scale, 1))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_chained_replays_are_chained_references(name: str) -> None:
-    family, canvas = FAMILIES[name], ragged()
+    family, canvas = EVERY[name], ragged()
     network = family.network()
     _, memory = remembered(network, canvas)
     valid = {"valid_BR": canvas.valid_BR}
@@ -83,9 +84,9 @@ def test_chained_replays_are_chained_references(name: str) -> None:
         torch.testing.assert_close(hidden_BSd[b], expected_Sd, rtol=0, atol=family.tolerance)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_replaying_every_row_is_a_forward_of_the_changed_tokens(name: str) -> None:
-    family, canvas = FAMILIES[name], ragged()
+    family, canvas = EVERY[name], ragged()
     network = family.network()
     _, memory = remembered(network, canvas)
     changed_BL = torch.where(canvas.padding_BL, canvas.tokens_BL, (canvas.tokens_BL * 7 + 3) % (V - 6) + 6)
@@ -96,9 +97,9 @@ def test_replaying_every_row_is_a_forward_of_the_changed_tokens(name: str) -> No
     torch.testing.assert_close(hidden_BLd[content], expected_BLd[content], rtol=0, atol=family.tolerance)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_replaying_what_did_not_change_gives_what_was_remembered(name: str) -> None:
-    family, canvas = FAMILIES[name], ragged()
+    family, canvas = EVERY[name], ragged()
     network = family.network()
     hidden_BLd, memory = remembered(network, canvas)
     again_BRd, updated = network.replay(memory, canvas.rows_BR, valid_BR=canvas.valid_BR, remember=True)
@@ -108,9 +109,9 @@ def test_replaying_what_did_not_change_gives_what_was_remembered(name: str) -> N
     assert torch.equal(updated.tokens_BL, canvas.tokens_BL)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_padded_row_is_the_row_alone(name: str) -> None:
-    family, canvas = FAMILIES[name], ragged()
+    family, canvas = EVERY[name], ragged()
     hidden_BLd, _ = remembered(family.network(), canvas)
     for b, (reference, _, _) in enumerate(references(family, canvas)):
         assert canvas.padding_BL is not None
@@ -119,10 +120,10 @@ def test_a_padded_row_is_the_row_alone(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2-grouped", "bert", "modernbert", "mpnet"])
+@pytest.mark.parametrize("name", ["llama", "qwen2-grouped", "bert", "modernbert", "mpnet", "mdlm-timed"])
 def test_the_gradient_is_that_of_detached_attention_outputs(name: str) -> None:
     """The paper's ActiveQueryAttention: one dense forward in which inactive rows' attention outputs are detached."""
-    family, rows = FAMILIES[name], [2, 11, 5]
+    family, rows = EVERY[name], [2, 11, 5]
     canvas = full(12, [rows])
     network = family.network()
     _, memory = remembered(network, canvas)
@@ -135,12 +136,14 @@ def test_the_gradient_is_that_of_detached_attention_outputs(name: str) -> None:
     torch.testing.assert_close(gradient_BRE[0], gradient_LE[rows], rtol=1e-9, atol=10 * family.tolerance)
 
 
-@pytest.mark.parametrize("name", ["llama-grouped", "modernbert", "albert", "roberta", "deberta-v2", "roformer"])
+@pytest.mark.parametrize(
+    "name", ["llama-grouped", "modernbert", "albert", "roberta", "deberta-v2", "roformer", "llada", "dream", "mdlm", "sedd"]
+)
 @pytest.mark.parametrize(
     ("length", "rows"), [(1, [[0]]), (2, [[1], [0]]), (7, [[6, 0, 3], [1, 2, 5]]), (33, [[32, 1, 17, 16, 8]])]
 )
 def test_odd_sizes(name: str, length: int, rows: list[list[int]]) -> None:
-    family, canvas = FAMILIES[name], full(length, rows)
+    family, canvas = EVERY[name], full(length, rows)
     network = family.network()
     _, memory = remembered(network, canvas)
     embeddings_BRE = new_embeddings(network, canvas)
@@ -151,11 +154,11 @@ def test_odd_sizes(name: str, length: int, rows: list[list[int]]) -> None:
         torch.testing.assert_close(hidden_BRd[b], expected_Rd, rtol=0, atol=family.tolerance)
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2-grouped", "bert", "modernbert", "deberta-v2"])
+@pytest.mark.parametrize("name", ["llama", "qwen2-grouped", "bert", "modernbert", "deberta-v2", "llada", "dream", "mdlm-timed"])
 def test_bfloat16_is_close_to_float32(name: str) -> None:
     canvas, results = ragged(), []
     for dtype in (torch.float32, torch.bfloat16):
-        network = FAMILIES[name].network(dtype)
+        network = EVERY[name].network(dtype)
         _, memory = remembered(network, canvas)
         tokens_BR = canvas.tokens_BL.gather(1, canvas.rows_BR).flip(1)
         hidden_BRd, _ = network.replay(memory, canvas.rows_BR, valid_BR=canvas.valid_BR, tokens_BR=tokens_BR)
@@ -165,9 +168,9 @@ def test_bfloat16_is_close_to_float32(name: str) -> None:
     assert error < 0.06
 
 
-@pytest.mark.parametrize("name", ["qwen2-grouped", "modernbert", "mpnet"])
+@pytest.mark.parametrize("name", ["qwen2-grouped", "modernbert", "mpnet", "sedd"])
 def test_a_replay_changes_no_memory(name: str) -> None:
-    network, canvas = FAMILIES[name].network(), ragged()
+    network, canvas = EVERY[name].network(), ragged()
     _, memory = remembered(network, canvas)
     before = [[part.clone() for part in layer if part is not None] for layer in memory.layers]
     first, _ = network.replay(memory, canvas.rows_BR, embeddings_BRE=new_embeddings(network, canvas), remember=True)
@@ -180,9 +183,9 @@ def test_a_replay_changes_no_memory(name: str) -> None:
     assert first.shape == (3, 6, network.hidden_size)
 
 
-@pytest.mark.parametrize("name", ["bert", "modernbert", "roformer"])
+@pytest.mark.parametrize("name", ["bert", "modernbert", "roformer", "sedd"])
 def test_memory_of_a_forward_with_gradient_is_constant(name: str) -> None:
-    network, canvas = FAMILIES[name].network(), ragged()
+    network, canvas = EVERY[name].network(), ragged()
     embeddings_BLE = network.embed(canvas.tokens_BL).requires_grad_()
     hidden_BLd, memory = network.forward(
         None,

@@ -174,7 +174,11 @@ def test_a_mean_in_float64_is_exact_to_float64() -> None:
     assert MeanOverBlocks().value(canvas, prediction).tolist() == pytest.approx(expected_B, rel=1e-13)
 
 
-@pytest.mark.parametrize("objective", [MeanOverBlocks(), CLASSES, Verifier(twos), Verifier(twos, 0.5)], ids=repr)
+@pytest.mark.parametrize(
+    "objective",
+    [MeanOverBlocks(), CLASSES, Verifier(twos), Verifier(twos, 0.5)],
+    ids=("blocks", "classes", "verifier", "mixed"),
+)
 def test_gradients_pass_through_every_objective(objective: Objective) -> None:
     network = mixer(7, 6, 4, seed=4, coupling=0.3)
     canvas = canvas_of([[5, 5, 0, 5, 5, 1, 5]], 5, block_length=2)

@@ -56,6 +56,8 @@ def attention(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """SDPA over what the tape in use makes of the call. Queries (B, H, R, D) -> outputs (B, R, H, D)."""
+    # LLaDA turns its queries and keys in float32: what attends, and is remembered, is in the dtype of the weights.
+    query, key = query.to(value.dtype), key.to(value.dtype)
     tape = current()
     if tape is None:
         output, _ = sdpa_attention_forward(

@@ -128,7 +128,7 @@ class Replay:
         recipes = dict(self._recipes)
 
         def pack(saved: Tensor) -> Tensor | _Merged:
-            recipe = recipes.get(saved.data_ptr())
+            recipe = recipes.get(_place(saved))
             return recipe if recipe is not None and recipe.shape == saved.shape else saved
 
         def unpack(kept: Tensor | _Merged) -> Tensor:
@@ -147,7 +147,7 @@ class Replay:
         recipe = _Merged(old_BHLD, new_BHRD, self._slots, self._memory.batch_B)
         merged_BHLD = recipe.merge()
         if merged_BHLD.requires_grad:
-            self._recipes[merged_BHLD.data_ptr()] = recipe._replace(new_BHRD=new_BHRD.detach())
+            self._recipes[_place(merged_BHLD)] = recipe._replace(new_BHRD=new_BHRD.detach())
         return merged_BHLD
 
     def _selected(self, mask: Tensor | None) -> Tensor | None:
@@ -176,3 +176,9 @@ class Replay:
         if mask.shape[0] == 1:
             return torch.zeros_like(batch_B)
         return batch_B if self._memory.batch_B is None else self._memory.batch_B.to(mask.device)
+
+
+def _place(x: Tensor) -> int:
+    """Where its numbers lie; tensors without numbers, of which memory is planned, have no address but a storage too."""
+    place: int = x.untyped_storage()._cdata
+    return place

@@ -113,6 +113,7 @@ PRESETS: dict[str, Preset] = {
         choose="to see what a free order is worth, or for a model that was an autoregressive one",
         source="the definition",
         verified="tests/rankings/test_local.py: the order of the rows, whatever the model says",
+        departures="none",
     ),
     "margin": Preset(
         "largest lead of the best token over the second first",
