@@ -19,6 +19,7 @@ from tabes.presets import sampler
 from tabes.randomness import Randomness
 from tabes.steering import Scene
 from tabes.view import View
+from tests.dit import EVERY
 from tests.tiny import FAMILIES, Family, V
 
 MASK = 5
@@ -27,7 +28,7 @@ PRESETS = ("boe", "boe-paper", "boe-literal", "boe-dense", "boe-verify", "lookah
 
 @cache
 def tiny(name: str, dtype: torch.dtype = torch.float64) -> Denoiser:
-    return Denoiser(FAMILIES[name].network(dtype), None, mask_id=MASK, name=name)
+    return Denoiser(EVERY[name].network(dtype), None, mask_id=MASK, name=name)
 
 
 class Precise(Family):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.dit import EVERY
 from tests.steering.scenes import MASK, PRESETS, filled, ragged, steered, tiny
-from tests.tiny import DENSE, FAMILIES
+from tests.tiny import DENSE
 
 pytestmark = pytest.mark.filterwarnings("ignore::tabes.steering.NoSignalWarning")
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_canvas_is_filled_and_the_same_again(name: str, preset: str) -> None:
     canvas, rule = ragged(8), steered(preset, num_steps=5)
     tokens_BL, steps = filled(tiny(name), canvas, rule)

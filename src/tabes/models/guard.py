@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.utils.tqdm import enable_progress_bars
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
@@ -81,20 +83,26 @@ def first_sentence(error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Transformers' progress bars and advice, and the hub's retries, stay out of our users' way while it loads."""
+    """Transformers' progress bars and advice, and the hub's retries, stay out of our users' way while it loads.
+
+    Downloads are shown to whoever looks at a terminal: those of gigabytes take minutes.
+    """
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    hub = logging.getLogger("huggingface_hub")
-    hub_level = hub.level
+    others = {name: logging.getLogger(name).level for name in ("huggingface_hub", "accelerate")}
     transformers_logging.set_verbosity(logging.CRITICAL)
-    hub.setLevel(logging.CRITICAL)
+    for name in others:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    if bars and sys.stderr.isatty():
+        enable_progress_bars()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         transformers_logging.set_verbosity(level)
-        hub.setLevel(hub_level)
+        for name, before in others.items():
+            logging.getLogger(name).setLevel(before)
         if bars:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 

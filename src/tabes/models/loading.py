@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    CONFIG_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -20,6 +21,7 @@ from transformers.utils.hub import cached_file
 
 from tabes.errors import ModelError, UsageError
 from tabes.models import guard
+from tabes.models.families import Checkpoint, Family, family_of, hub
 from tabes.models.network import Network
 from tabes.models.opening import network_of
 
@@ -99,6 +101,14 @@ def _load(
     if device_map is not None and find_spec("accelerate") is None:
         raise UsageError("device_map needs the package accelerate: pip install accelerate, or give a device instead")
     guard.check_folder(Path(name))
+    hub.check_name(name, revision)
+    checkpoint = Checkpoint.find(name, revision)
+    family = None if checkpoint is None else family_of(checkpoint.config)
+    if checkpoint is not None and family is not None:
+        with guard.explained(name):
+            network = family.open(checkpoint, dtype=dtype, device=device, device_map=device_map)
+        return network, _tokenizer(name, revision, family) or _usual_tokenizer(network)
+    _check_code(checkpoint)
     options: dict[str, Any] = {"revision": revision or "main", "trust_remote_code": False}
     with guard.explained(name):
         config = AutoConfig.from_pretrained(name, **options)
@@ -114,14 +124,45 @@ def _load(
     model, report = loaded
     guard.check_complete(model, report, name)
     network = _opened(model if device_map is not None else _placed(model, device), name)
-    found = any(cached_file(name, file, revision=options["revision"], **_QUIETLY) for file in _TOKENIZER_FILES)
-    return network, open_tokenizer(name, revision=revision) if found else None
+    return network, _tokenizer(name, revision)
+
+
+def _check_code(checkpoint: Checkpoint | None) -> None:
+    """Transformers would ask for trust_remote_code, which nobody can give here."""
+    kind = None if checkpoint is None else checkpoint.config.get("model_type")
+    if checkpoint is not None and checkpoint.config.get("auto_map") and kind not in CONFIG_MAPPING:
+        raise ModelError(
+            f"{checkpoint.name} is of the family '{kind}', whose own code is needed and is never run here: load that "
+            "model yourself and pass it to tabes.load, or use one of `tabes models`"
+        )
+
+
+def _tokenizer(name: str, revision: str | None, family: Family | None = None) -> PreTrainedTokenizerBase | None:
+    if not any(cached_file(name, file, revision=revision or "main", **_QUIETLY) for file in _TOKENIZER_FILES):
+        return None
+    own = getattr(family, "open_tokenizer", None)
+    if own is None:
+        return open_tokenizer(name, revision=revision)
+    with guard.explained(f"the tokenizer of {name}"):
+        tokenizer: PreTrainedTokenizerBase = own(name, revision or "main")
+    return tokenizer
+
+
+def _usual_tokenizer(network: Network) -> PreTrainedTokenizerBase | None:
+    """That of checkpoints which come without one, if the hub has it for us."""
+    name = getattr(network, "usual_tokenizer", None)
+    try:
+        return None if name is None else open_tokenizer(name)
+    except ModelError:
+        return None
 
 
 def open_tokenizer(name: str | Path, *, revision: str | None = None) -> PreTrainedTokenizerBase:
     """The tokenizer of a hub name or a folder."""
     with guard.quiet(), guard.explained(f"the tokenizer of {name}"):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(name), revision=revision or "main")
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            str(name), revision=revision or "main", trust_remote_code=False
+        )
     return tokenizer
 
 
