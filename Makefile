@@ -4,15 +4,20 @@ BIN := .venv/bin
 READY := .venv/.ready
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test check bench format setup clean
+.PHONY: demo test test-all check bench format setup wheels clean
 
 demo: $(READY)
 	$(BIN)/tabes demo --out demo
 
-test: $(READY)
+test: wheels
 	$(BIN)/python -m pytest
 
-check: $(READY)
+# The tests that need more to be downloaded as well.
+test-all: wheels
+	$(BIN)/tabes models --fetch antiberty
+	$(BIN)/python -m pytest -m "large or not large"
+
+check: wheels
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -27,6 +32,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 setup: $(READY)
+
+# Trained models of others for tests and docs: downloaded once (78 MB), checked by hash; see docs/models-reactions.md.
+wheels: $(READY)
+	$(BIN)/tabes models --fetch rxnmapper --fetch rxnfp
 
 # constraints.txt pins torch: a plain torch brings gigabytes of CUDA.
 $(READY): pyproject.toml constraints.txt

@@ -52,9 +52,9 @@ steer only where one token is written; `writes=none` makes them steer in any cas
 
 Again (`rxnmapper_example_rxns.csv` is in the examples of github.com/rxn4chemistry/rxnmapper):
 
-    python -m benchmarks.reaction_model build/reaction-model
+    tabes models --fetch rxnmapper
     python -m benchmarks.accuracy --out rows.jsonl --items 2000 --per-step 1,4 confidence boe boe-verify boe@cache=4
-    python -m benchmarks.accuracy --out rows.jsonl --model build/reaction-model --items 2250 --seed 0 --steps 8,16 \\
+    python -m benchmarks.accuracy --out rows.jsonl --model rxnmapper --items 2250 --seed 0 --steps 8,16 \\
         --task reactions:path=rxnmapper_example_rxns.csv:draws=3 confidence boe:writes=none
     python -m benchmarks.accuracy_report rows.jsonl
 """

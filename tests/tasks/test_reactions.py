@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tabes.errors import UsageError
+from tabes.models.smiles import MASK, smiles_tokens
 from tabes.tasks import TASKS, Item, ReactionTask, Task
-from tabes.tasks.smiles import MASK, smiles_tokens
 
 RINGS = (
     "CCO",

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabes.errors import UsageError
+from tabes.models.smiles import MASK, smiles_tokens
 from tabes.tasks.base import TASKS, Item
-from tabes.tasks.smiles import MASK, smiles_tokens
 
 __all__ = ["ReactionTask", "Split"]
 
