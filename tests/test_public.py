@@ -26,6 +26,7 @@ NAMES = [
     "Step",
     "Suppress",
     "TabesError",
+    "chat",
     "decode",
     "generate",
     "load",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tabes.generation import Output, generate
     from tabes.guidance import Guidance
     from tabes.loading import load
+    from tabes.messages import chat
     from tabes.presets import sampler, samplers
     from tabes.rowcache import RowCache
     from tabes.sampling import Sampler
@@ -36,6 +37,7 @@ __all__ = [
     "Step",
     "Suppress",
     "TabesError",
+    "chat",
     "decode",
     "generate",
     "load",
@@ -55,6 +57,7 @@ _MODULES = {
     "Step": "decoding",
     "Suppress": "suppression",
     "TabesError": "errors",
+    "chat": "messages",
     "decode": "decoding",
     "generate": "generation",
     "load": "loading",

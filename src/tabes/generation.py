@@ -18,7 +18,7 @@ from tabes.errors import UsageError
 from tabes.guidance import Guidance
 from tabes.outputs import sequences_of, texts_of
 from tabes.presets import sampler as make_sampler
-from tabes.prompts import canvas_from_ids, canvas_from_text
+from tabes.prompts import Prompt, canvas_from_ids, canvas_from_text
 from tabes.readers import Progress, Reader, Stream, Streamer
 from tabes.sampling import Sampler
 from tabes.stop import Stop, as_stop
@@ -33,7 +33,8 @@ class Output:
 
     `sequences` (B, L) holds ids, prompt included, padding on the left; a row cut short by a stop holds the pad id (the
     mask id where the model has none) from its first unfilled position on. `texts` is the new text, or, where holes lay
-    inside the prompt, the whole text with them filled; None when the model has no tokenizer.
+    inside the prompt, the whole text with them filled; None when the model has no tokenizer. An end-of-text token ends
+    the text of the holes it stands in; what was written behind it is in `sequences` only.
     """
 
     sequences: Tensor
@@ -44,7 +45,7 @@ class Output:
 
 def generate(
     model: AnyDenoiser,
-    prompt: str | Sequence[str] | None = None,
+    prompt: Prompt | None = None,
     *,
     input_ids: Tensor | Sequence[Sequence[int]] | None = None,
     attention_mask: Tensor | None = None,
@@ -56,7 +57,7 @@ def generate(
     top_p: float | None = None,
     top_k: int | None = None,
     cfg_scale: float = 0.0,
-    suppress: int | Iterable[int] | Literal["end"] | None = None,
+    suppress: int | Literal["end"] | Iterable[int | Literal["end"]] | None = None,
     stop: Stop | str | int | Iterable[str | int] | None = None,
     seed: int | Sequence[int] | None = None,
     streamer: Streamer | None = None,
@@ -64,12 +65,16 @@ def generate(
 ) -> Output:
     """Fill the holes of `prompt` (or `input_ids`) and `max_new_tokens` more behind it.
 
+    A prompt is a text, or a conversation for a chat model: messages such as `tabes.chat(text)` makes, written by the
+    model's chat template; or a list of either. One that leaves no room for the new tokens loses its beginning, with a
+    warning.
+
     Main arguments: `sampler`, a name from `tabes.samplers()` or an object from `tabes.sampler(...)`; `num_steps` in all
     (default: one per token); `block_length` fills as many tokens before the next ones; `temperature`, `top_p` and
     `top_k` choose the tokens (None: as the sampler's authors do, for most the most probable one). Other arguments:
     `cfg_scale` guides away from what would be said without the prompt and doubles the work; `suppress` names tokens
     that must not come ("end": the end-of-text tokens); `stop` ends a row when a stop string or id stands with nothing
-    masked before it; `seed` as in `tabes.decode`.
+    masked before it (`model.eos_ids`: no work behind the end of a text); `seed` as in `tabes.decode`.
     """
     base = base_of(model)
     if (prompt is None) == (input_ids is None):
@@ -87,7 +92,7 @@ def generate(
             block_length=block_length,
         )
     rule = _sampler(sampler, num_steps=num_steps, temperature=temperature, top_p=top_p, top_k=top_k)
-    readers = _readers(streamer, progress, rule)
+    readers = _readers(streamer, progress, rule, base.eos_ids)
     guided = Guidance(model, cfg_scale) if cfg_scale else model
     guided = guided if suppress is None else Suppress(guided, suppress)
     stopping = as_stop(stop, base.tokenizer)
@@ -107,8 +112,8 @@ def _sampler(sampler: str | Sampler, **parameters: Any) -> Sampler:
     return sampler
 
 
-def _readers(streamer: Streamer | None, progress: bool, sampler: Sampler) -> list[Reader]:
-    readers: list[Reader] = [] if streamer is None else [Stream(streamer, revises=sampler.revises)]
+def _readers(streamer: Streamer | None, progress: bool, sampler: Sampler, ends: tuple[int, ...]) -> list[Reader]:
+    readers: list[Reader] = [] if streamer is None else [Stream(streamer, revises=sampler.revises, ends=ends)]
     return [*readers, Progress()] if progress else readers
 
 

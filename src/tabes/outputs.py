@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tabes.canvas import Canvas
 from tabes.denoiser import Denoiser
-from tabes.stop import Stop
+from tabes.stop import Stop, ended
 
 __all__ = ["sequences_of", "texts_of"]
 
@@ -20,11 +20,15 @@ def sequences_of(base: Denoiser, canvas: Canvas) -> Tensor:
 
 
 def texts_of(base: Denoiser, canvas: Canvas, *, new: int, stop: Stop | None) -> tuple[str, ...] | None:
-    """The new text of every row, or its whole text where holes lay inside the prompt, cut before the stop."""
+    """The new text of every row, or its whole text where holes lay inside the prompt, cut before the stop.
+
+    What was written into holes behind an end-of-text token, up to the next given token, is no text.
+    """
     if base.tokenizer is None:
         return None
     canvas = canvas.to(torch.device("cpu"))
     standing_BL = ~canvas.padding_BL & (canvas.masked_BL.cumsum(1) == 0) & _before_stop_id(canvas, stop)
+    standing_BL &= ~ended(canvas, base.eos_ids)
     started_BL = canvas.writable_BL.cumsum(1) > 0
     texts = []
     for row, has_inner_holes in enumerate((canvas.writable_BL.sum(1) > new).tolist()):

@@ -1,38 +1,40 @@
-"""Text or ids in, canvas out. Shapes: B prompts, P the longest prompt, L canvas rows."""
+"""Text, conversations or ids in, canvas out. Shapes: B prompts, P the longest prompt, L canvas rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from tabes.canvas import Canvas
 from tabes.denoiser import Denoiser
+from tabes.encoding import Encoded, cut_to_fit, encoded
 from tabes.errors import UsageError
+from tabes.messages import Conversation, is_conversation, rendered
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+__all__ = ["Prompt", "canvas_from_ids", "canvas_from_text"]
 
-__all__ = ["canvas_from_ids", "canvas_from_text"]
+Prompt: TypeAlias = str | Conversation | Sequence[str | Conversation]
 
 
 def canvas_from_text(
-    base: Denoiser, prompt: str | Sequence[str] | None, *, max_new_tokens: int | None, block_length: int | None
+    base: Denoiser, prompt: Prompt | None, *, max_new_tokens: int | None, block_length: int | None
 ) -> Canvas:
     """The prompts as the tokenizer writes them, a mask token inside them being a hole, then the new tokens.
 
-    Special tokens the tokenizer puts at the end of a text ([SEP]) stay at the end, behind the new tokens.
+    A conversation is written by the model's chat template, which has its special tokens in it. Special tokens the
+    tokenizer puts at the end of a text ([SEP]) stay at the end, behind the new tokens. What is longer than the context
+    leaves room for is cut on the left, with a warning.
     """
-    texts = _texts(prompt)
+    prompts = _prompts(prompt)
     if base.tokenizer is None:
         raise UsageError(f"{base.name} has no tokenizer; pass input_ids= instead of a prompt")
-    new = [base.mask_id] * _new(max_new_tokens)
+    new = _new(max_new_tokens)
     rows = []
-    for text in texts:
-        ids, tail = _encode(base.tokenizer, text)
-        rows.append(ids + new + tail)
+    for one in cut_to_fit(base, [_encoded(base, one) for one in prompts], new):
+        rows.append(one.head + one.body + [base.mask_id] * new + one.tail)
         if not rows[-1]:
             raise UsageError("the prompt is empty and max_new_tokens is 0; give a prompt or ask for new tokens")
     return _packed(base, rows, block_length)
@@ -62,31 +64,25 @@ def canvas_from_ids(
     return _left_padded(canvas)
 
 
-def _texts(prompt: str | Sequence[str] | None) -> list[str]:
-    texts = [prompt] if isinstance(prompt, str) else list(prompt) if isinstance(prompt, Sequence) else None
-    if not texts or not all(isinstance(text, str) for text in texts):
-        raise UsageError(f"prompt is {prompt!r:.80}; give a text or a list of texts (or input_ids=)")
-    return texts
+def _prompts(prompt: Prompt | None) -> list[str | Conversation]:
+    one = isinstance(prompt, str) or is_conversation(prompt)
+    prompts = [prompt] if one else list(prompt) if isinstance(prompt, Sequence) else []
+    if not prompts or not all(isinstance(each, str) or is_conversation(each) for each in prompts):
+        what = "give a text or a list of texts, or messages, each with a role and a content (or input_ids=)"
+        raise UsageError(f"prompt is {prompt!r:.80}; {what}")
+    return prompts  # type: ignore[return-value]
+
+
+def _encoded(base: Denoiser, prompt: str | Conversation) -> Encoded:
+    if isinstance(prompt, str):
+        return encoded(base, prompt, special=True)
+    return encoded(base, rendered(base, prompt), special=False)
 
 
 def _new(max_new_tokens: int | None) -> int:
     if max_new_tokens is not None and (not isinstance(max_new_tokens, int) or max_new_tokens < 0):
         raise UsageError(f"max_new_tokens is {max_new_tokens!r}; it must be 0 or more")
     return max_new_tokens or 0
-
-
-def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[int]]:
-    """The ids, and apart from them the special ids the tokenizer added at the end."""
-    # Not verbose: a text over the limit gets our own sentence when the canvas is checked.
-    plain: list[int] = tokenizer.encode(text, add_special_tokens=False, verbose=False)
-    full: list[int] = tokenizer.encode(text, add_special_tokens=True, verbose=False)
-    for start in range(len(full) - len(plain) + 1):
-        if full[start : start + len(plain)] == plain:
-            end = start + len(plain)
-            # With nothing to tell head from tail (an empty text), everything but a closing token leads.
-            end = max(end, len(full) - 1) if not plain and len(full) > 1 else end
-            return full[:end], full[end:]
-    return full, []
 
 
 def _packed(base: Denoiser, rows: list[list[int]], block_length: int | None) -> Canvas:

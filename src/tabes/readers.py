@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from tabes.canvas import Canvas
 from tabes.decoding import Step
 from tabes.errors import UsageError
+from tabes.stop import ended
 
 __all__ = ["Progress", "Reader", "Stream", "Streamer"]
 
@@ -54,11 +55,12 @@ class Streamer(Protocol):
 class Stream:
     """Feeds a transformers streamer: the prompt, then tokens once everything before them stands, drafts where wanted.
 
-    A sampler that revises keeps everything but drafts for the end, since a token that stands may still change.
+    A sampler that revises keeps everything but drafts for the end, since a token that stands may still change. What is
+    written behind an end-of-text token is no text and is not sent.
     """
 
-    def __init__(self, streamer: Streamer, *, revises: bool) -> None:
-        self.streamer, self.revises = streamer, revises
+    def __init__(self, streamer: Streamer, *, revises: bool, ends: tuple[int, ...] = ()) -> None:
+        self.streamer, self.revises, self.ends = streamer, revises, ends
         self._sent = 0
         self._last: Canvas | None = None
 
@@ -86,5 +88,7 @@ class Stream:
     def _flush(self, canvas: Canvas) -> None:
         stands = int((canvas.masked_BL[0].cumsum(0) == 0).sum())
         if stands > self._sent:
-            self.streamer.put(canvas.tokens_BL[0, self._sent : stands].cpu())
+            text_L = ~ended(canvas, self.ends)[0, self._sent : stands]
+            if bool(text_L.any()):
+                self.streamer.put(canvas.tokens_BL[0, self._sent : stands][text_L].cpu())
             self._sent = stands

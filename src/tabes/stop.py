@@ -15,7 +15,7 @@ from tabes.errors import UsageError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["Stop", "as_stop"]
+__all__ = ["Stop", "as_stop", "ended"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,14 @@ def readable(canvas: Canvas) -> Tensor:
     started_BL = canvas.writable_BL.cumsum(1) > 0
     unmasked_BL = canvas.masked_BL.cumsum(1) == 0
     return started_BL & unmasked_BL & ~canvas.padding_BL
+
+
+def ended(canvas: Canvas, ends: tuple[int, ...]) -> Tensor:
+    """Written rows from an end-of-text token on, up to the next given row: they are no text (B, L)."""
+    ids = torch.tensor(ends, device=canvas.tokens_BL.device, dtype=torch.int64)
+    ends_BL = torch.isin(canvas.tokens_BL, ids).cumsum(1)
+    before_BL = torch.where(canvas.writable_BL, 0, ends_BL).cummax(1).values
+    return canvas.writable_BL & (ends_BL > before_BL)
 
 
 def as_stop(

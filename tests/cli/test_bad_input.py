@@ -119,6 +119,12 @@ def test_prompt_from_stdin(command: Command, texts: Path, monkeypatch: pytest.Mo
         (("--set", "tokens_per_step"), "name=value"),
         (("--max-new-tokens", "-1"), "max_new_tokens"),
         (("--stop", ""), "stop"),
+        (("--suppress", "eos"), "--suppress"),
+        (("--suppress", "-1"), "--suppress"),
+        (("--suppress", "67"), "0 to 66"),
+        (("--set", "budget=thresold"), "did you mean threshold"),
+        (("--set", "reviser=lop"), "did you mean loop"),
+        (("--set", "rho=2"), "rho is 2; it must be above 0 and at most 1"),
         (("--no-such-option",), "--no-such-option"),
     ],
 )
@@ -135,6 +141,7 @@ def test_bad_options_of_generate(command: Command, texts: Path, options: tuple[s
         (("--task", "sodoku"), "sudoku"),
         (("--samplers", ""), "no sampler"),
         (("--samplers", "margin@cache=0"), "every"),
+        (("--samplers", "margin@suppress=end"), "no end-of-text token"),
         (("--num-steps", "2", "--tokens-per-step", "2"), "exclude each other"),
     ],
 )

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import tabes
+import tabes.cli._catalogue_page  # first imported by a test below, it would keep what that one patches
 from tabes import cli
 from tests.cli.conftest import Outcome
 
 Command = Callable[..., Outcome]
-VERBS = ("generate", "compare", "fidelity", "train", "samplers", "models", "demo")
+VERBS = ("generate", "compare", "fidelity", "train", "samplers", "models", "frequencies", "demo")
 
 
 def test_help_names_every_verb_and_is_light() -> None:
@@ -57,7 +58,7 @@ def test_how_a_verb_may_end(
     def fail(*arguments: object) -> None:
         raise raised
 
-    monkeypatch.setattr("tabes.presets.samplers", fail)
+    monkeypatch.setattr("tabes.cli._catalogue.rules", fail)
     outcome = command("samplers")
     assert (outcome.code, outcome.out) == (code, "")
     assert words in outcome.err and (words or not outcome.err)
@@ -68,7 +69,7 @@ def test_a_defect_is_not_hidden(command: Command, monkeypatch: pytest.MonkeyPatc
     def fail(*arguments: object) -> None:
         raise AssertionError("a defect")
 
-    monkeypatch.setattr("tabes.presets.samplers", fail)
+    monkeypatch.setattr("tabes.cli._catalogue.rules", fail)
     with pytest.raises(AssertionError, match="a defect"):
         cli.main(["samplers"])
 

@@ -9,6 +9,10 @@ import pytest
 import tabes
 from tabes import bundled
 from tabes.bench import read_rows, summarise
+from tabes.cli._catalogue import KINDS
+from tabes.models import cards
+from tabes.parts import WRITERS
+from tabes.presets import settings_of
 from tests.cli.conftest import Outcome
 
 Command = Callable[..., Outcome]
@@ -152,21 +156,82 @@ def test_fidelity_help_names_every_score(command: Command) -> None:
 
 @pytest.mark.filterwarnings("ignore::tabes.steering.NoSignalWarning")
 def test_samplers_lists_every_rule_with_its_parameters(command: Command) -> None:
-    found = {one["name"]: one for one in command("samplers", "--json").json}
-    assert tuple(sorted(found)) == tabes.samplers()
-    for name, one in found.items():
-        assert one["summary"]
-        given = {key: value for key, value in one["parameters"].items() if value is not None}
-        assert tabes.sampler(name, **given) == tabes.sampler(name)
+    found = command("samplers", "--json").json
+    assert {f"{kind}s" for kind in KINDS} | {"samplers"} == found.keys()
+    assert tuple(one["name"] for one in found["samplers"]) == tabes.samplers()
+    for one in found["samplers"]:
+        assert one["summary"] and one["cost"] and one["parts"]
+        given = {each["name"]: each["default"] for each in one["parameters"] if each["default"] is not None}
+        rule = tabes.sampler(one["name"], **given)
+        assert rule == tabes.sampler(one["name"])
+        assert rule.revises == one["revises"]
+    for kind, registry in KINDS.items():
+        assert tuple(one["name"] for one in found[f"{kind}s"]) == registry.names()
+
+
+def test_ranges_are_told_to_machines(command: Command) -> None:
+    (boe,) = (one for one in command("samplers", "--json").json["samplers"] if one["name"] == "boe")
+    ranges = {one["name"]: one["range"] for one in boe["parameters"]}
+    assert ranges["rho"] == {"above": 0, "most": 1, "or_none": True}
+    assert ranges["expansion"] == {"least": 0, "most": 1, "choices": ["gauss"]}
+    assert ranges["mix"] == {"or_none": True}
+    assert "threshold" in ranges["budget"]["choices"]
+
+
+def test_samplers_table_is_short_and_has_every_name(command: Command) -> None:
     text = command("samplers").out
-    assert all(name in text for name in found) and "tokens_per_step" in text
+    assert all(f"\n{name} " in text for name in tabes.samplers())
+    assert all(name in text for registry in KINDS.values() for name in registry.names() if name not in WRITERS.names())
+    assert "steered" in text and "probe_count" not in text
+
+
+def test_samplers_tells_all_of_one(command: Command) -> None:
+    text = command("samplers", "boe").out
+    assert all(one.name in text for one in settings_of("boe")) and "tokens_per_step" in text
+    assert all(words in text for words in ("docs/boe.md", "verified", "departs", "ranking boe", "score_i = gate_i"))
+    found = command("samplers", "boe", "--json").json
+    assert found["name"] == "boe" and found["departures"]
+
+
+def test_samplers_tells_of_parts_too(command: Command) -> None:
+    text = command("samplers", "compatible").out
+    assert text.startswith("budget compatible") and "i joins the set S" in text and "0 or more" in text
+    (found,) = command("samplers", "compatible", "--json").json
+    assert "bound" in {one["name"] for one in found["parameters"]}
+
+
+def test_samplers_refuses_what_it_does_not_know(command: Command) -> None:
+    assert command("samplers", "confidense").is_refusal("unknown sampler 'confidense'", "confidence")
+    assert command("samplers", "boe", "--markdown").is_refusal("--markdown")
+
+
+def test_samplers_prints_the_page(command: Command) -> None:
+    from tabes.cli._catalogue_page import page
+
+    assert command("samplers", "--markdown").out == page()
+
+
+def test_generate_suppresses_tokens(command: Command, texts: Path) -> None:
+    arguments = ("generate", "--model", texts, "--prompt", "w1 w2", "-n", 4, "--json")
+    plain = command(*arguments).json["sequences"][0][2:]
+    found = command(*arguments, "--suppress", plain[0], "--suppress", "end").json["sequences"]
+    expected = tabes.generate(tabes.load(texts), "w1 w2", max_new_tokens=4, suppress=[plain[0], "end"])
+    assert found == expected.sequences.tolist() and plain[0] not in found[0][2:]
+
+
+def test_generate_takes_any_budget_and_reviser(command: Command, texts: Path) -> None:
+    arguments = ("generate", "--model", texts, "--prompt", "w1 w2", "-n", 6, "--json", "-s", "confidence", "--set")
+    budget = command(*arguments, "budget=threshold", "--set", "threshold=0").json
+    assert budget["steps"] == 1
+    reviser = command(*arguments, "reviser=loop", "--set", "loops=2").json
+    assert reviser["steps"] > 6
 
 
 def test_models_lists_what_is_bundled(command: Command) -> None:
     found = command("models", "--json").json
     assert [one["name"] for one in found["bundled"]] == list(bundled.names())
     assert all(one["summary"] and 0 < one["megabytes"] < 8 for one in found["bundled"])
-    assert {"architecture", "replays", "note"} == found["families"][0].keys()
+    assert [one["name"] for one in found["families"]] == [card.name for card in cards()]
     text = command("models")
     assert text.code == 0 and all(one["name"] in text.out for one in found["bundled"])
 
@@ -175,7 +240,7 @@ def test_demo_in_a_pipe(command: Command, sudoku: Path, tmp_path: Path) -> None:
     outcome = command("demo", "--model", sudoku, "--items", 2, "--clues", 76, "--out", tmp_path)
     assert (outcome.code, outcome.err) == (0, "")
     assert "step 0" in outcome.out and "step 5" in outcome.out
-    assert all(name in outcome.out for name in ("left_to_right", "confidence@cache=4", "order.png"))
+    assert all(name in outcome.out for name in ("left-to-right", "confidence@cache=4", "order.png"))
     assert (tmp_path / "order.png").read_bytes().startswith(b"\x89PNG")
     assert len(read_rows(tmp_path / "rows.jsonl")) == 12
 

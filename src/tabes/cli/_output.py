@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "is_watched", "print_json", "progress", "remark"]
+__all__ = ["console", "is_watched", "print_json", "progress", "remark", "warnings_remarked"]
 
 # Tables in a pipe keep their columns, whatever the reader's width.
 _PIPE_WIDTH = 160
@@ -27,6 +28,14 @@ def print_json(value: Any) -> None:
 def remark(text: str) -> None:
     """Something worth knowing that is not the result."""
     typer.echo(f"tabes: {text}", err=True)
+
+
+@contextmanager
+def warnings_remarked() -> Iterator[None]:
+    """Warnings as remarks: one sentence each, without the file and the line they come from."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *others: remark(str(message))
+        yield
 
 
 def is_watched() -> bool:

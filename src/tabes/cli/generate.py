@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tabes.cli._options import BlockLength, CacheEvery, Device, Dtype, Json, Model, NumSteps, Temperature, every
-from tabes.cli._output import is_watched, print_json, remark
+from tabes.cli._options import (
+    BlockLength,
+    CacheEvery,
+    Device,
+    Dtype,
+    Json,
+    Model,
+    NumSteps,
+    Suppressed,
+    Temperature,
+    every,
+    tokens,
+)
+from tabes.cli._output import is_watched, print_json, remark, warnings_remarked
 from tabes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +38,12 @@ def generate(
             "--prompt", "-p", help="The text. Mask tokens in it are holes to fill; '-' reads stdin. Repeat for a batch."
         ),
     ],
+    chat: Annotated[
+        bool, typer.Option("--chat", help="The prompt is what a user says to a chat model, not text to continue.")
+    ] = False,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What a chat model is told beforehand; --chat goes with it.")
+    ] = None,
     max_new_tokens: Annotated[
         int | None, typer.Option("--max-new-tokens", "-n", help="Holes to add at the end.")
     ] = None,
@@ -34,7 +52,11 @@ def generate(
     sampler: Annotated[str, typer.Option("--sampler", "-s", help="The decoding rule; see: tabes samplers.")] = "boe",
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the sampler, such as tokens_per_step=2."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A parameter of the sampler, such as tokens_per_step=2, budget=threshold or reviser=loop. Repeatable.",
+        ),
     ] = None,
     temperature: Temperature = None,
     top_p: Annotated[
@@ -42,9 +64,13 @@ def generate(
     ] = None,
     top_k: Annotated[int | None, typer.Option(help="Draw from this many most probable tokens.")] = None,
     cfg_scale: Annotated[float, typer.Option(help="Guidance towards the prompt; doubles the work. 0: none.")] = 0.0,
+    suppress: Suppressed = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="Stop at this text (left out of the answer). Repeatable.")
     ] = None,
+    stop_at_end: Annotated[
+        bool, typer.Option("--stop-at-end", help="Stop at an end-of-text token: the same text, for less work.")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="Makes draws repeatable.")] = None,
     cache_every: CacheEvery = None,
     dtype: Dtype = None,
@@ -62,27 +88,41 @@ def generate(
       tabes generate -m bert-base-uncased -p "Paris is the [MASK] of France."
     A checkpoint in a folder, 64 new tokens in 32 steps, the prompt from stdin:
       tabes generate -m ./checkpoint -p - -n 64 --num-steps 32 < question.txt
+    As many tokens a step as are sure (a budget):
+      tabes generate -m ./checkpoint -p "Once" -n 64 -s confidence \\
+          --set budget=threshold --set threshold=0.9
+    With second thoughts (a reviser), and never ending early:
+      tabes generate -m ./checkpoint -p "Once" -n 64 -s confidence \\
+          --set reviser=loop --suppress end
+    A question to a chat model (tabes models llada: its ids, what to know, its authors' settings):
+      tabes generate -m GSAI-ML/LLaDA-8B-Instruct --dtype bfloat16 --device cuda --chat \\
+          -p "What is masked diffusion?" -n 256 --block-length 32 --stop-at-end
     """
     import tabes
     from tabes.bench.specs import parse_parameters
+    from tabes.encoding import hole
+    from tabes.suppression import end_ids
 
     rule = {"num_steps": num_steps, "temperature": temperature, "top_p": top_p, "top_k": top_k}
     rule = {name: value for name, value in rule.items() if value is not None}
     chosen = tabes.sampler(sampler, **(rule | parse_parameters(setting or (), "--set")))
     texts = [_text(part) for part in prompt]
     base = tabes.load(model, dtype=dtype, device=device, mask_token_id=mask_token_id)
-    output = tabes.generate(
-        _wrapped(base, cfg_scale, cache_every),
-        texts,
-        sampler=chosen,
-        max_new_tokens=max_new_tokens,
-        block_length=block_length,
-        stop=stop,
-        seed=seed,
-        progress=is_watched() and not as_json,
-    )
+    ends = end_ids(base, "leave --stop-at-end out") if stop_at_end else ()
+    with warnings_remarked():
+        output = tabes.generate(
+            _wrapped(base, cfg_scale, cache_every),
+            [tabes.chat(text, system) for text in texts] if chat or system is not None else texts,
+            sampler=chosen,
+            max_new_tokens=max_new_tokens,
+            block_length=block_length,
+            suppress=tokens(suppress),
+            stop=[*(stop or ()), *ends] or None,
+            seed=seed,
+            progress=is_watched() and not as_json,
+        )
     if not output.steps:
-        remark(f"nothing to fill: the prompt has no mask token and --max-new-tokens is {max_new_tokens or 0}")
+        remark(f"nothing to fill: the prompt has no {hole(base)} and --max-new-tokens is {max_new_tokens or 0}")
     if as_json:
         print_json(_as_dict(output) | {"model": model, "sampler": sampler, "seed": seed})
         return

@@ -2,56 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from tabes.cli._options import Json
+import typer
+
+from tabes.cli._cards import as_dict, find_card, show_card, show_cards
+from tabes.cli._options import Device, Dtype, Json
 from tabes.cli._output import console, print_json
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from tabes.models import Card
+from tabes.cli._packages import fetch_packages, show_packages
+from tabes.cli._plan import PlanBatch, PlanLength, PlanMasked, PlanName, PlanSampler, show_plan
+from tabes.errors import UsageError
 
 __all__ = ["models"]
 
-_REPLAYS = {"rows": "saves work", "dense": "saves nothing", "no": "not possible"}
 
+def models(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A family, one of its checkpoints, or a folder.")
+    ] = None,
+    fetch: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Download a package with a trained model in it. Repeatable."),
+    ] = None,
+    plan: PlanName = None,
+    length: PlanLength = 4096,
+    batch: PlanBatch = 1,
+    masked: PlanMasked = None,
+    sampler: PlanSampler = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """List the bundled models, the packages with a model in them, and the families of checkpoints that load.
 
-def models(as_json: Json = False) -> None:
-    """List the bundled models and the kinds of checkpoint that load.
+    \b
+    All about a family, from its ids to the settings its authors publish:
+      tabes models llada
+      tabes models Dream-org/Dream-v0-Instruct-7B
+      tabes models ./my-checkpoint
 
     \b
     Give a name or a folder to any verb with --model:
       tabes generate --model sudoku --prompt ...
       tabes generate --model ./my-checkpoint --prompt ...
+
+    \b
+    Some packages hold trained models of others; they are only downloaded, never installed or imported:
+      tabes models --fetch rxnmapper
+      tabes generate --model rxnmapper --prompt "CCO.CC(=O)O>>CCOC[MASK]=O)C"
+
+    \b
+    The memory a model will take, planned from its sizes alone (--dtype and --device as for the other verbs):
+      tabes models --plan GSAI-ML/LLaDA-8B-Base --length 4096 --batch 8 --masked 256 --sampler boe
     """
+    if plan is not None:
+        asked = {"dtype": dtype, "device": device, "sampler": sampler}
+        show_plan(plan, length=length, batch=batch, masked=masked, as_json=as_json, **asked)
+    elif fetch:
+        if name is not None:
+            raise UsageError(f"--fetch takes the name itself: tabes models --fetch {name}")
+        fetch_packages(fetch, as_json=as_json)
+    elif name is not None:
+        _one(name, as_json)
+    else:
+        _all(as_json)
+
+
+def _one(name: str, as_json: bool) -> None:
+    card = find_card(name)
+    if as_json:
+        print_json(as_dict(card))
+    else:
+        show_card(console(), card)
+
+
+def _all(as_json: bool) -> None:
     from tabes import bundled
     from tabes.models import cards
+    from tabes.models.wheels import wheels
 
     found = [_described(name, bundled.folder(name)) for name in bundled.names()]
     if as_json:
-        print_json({"bundled": found, "families": [asdict(card) for card in cards()]})
+        packages = [asdict(wheel) for wheel in wheels()]
+        print_json({"bundled": found, "packages": packages, "families": [as_dict(card) for card in cards()]})
         return
     shown = console()
     shown.print("[bold]Bundled[/bold]" if found else "This copy of tabes has no bundled model.")
     for model in found:
         shown.print(f"  {model['name']}  ({model['megabytes']} MB)  {model['summary']}", soft_wrap=True)
-    shown.print("\n[bold]Tested families[/bold], from the hub or a folder; others may load too")
-    shown.print(_families(cards()))
-
-
-def _families(found: Sequence[Card]) -> Table:
-    from rich.table import Table
-
-    shown = Table(box=None, header_style="bold", padding=(0, 1, 0, 2))
-    for column in ("architecture", "row cache", "remark"):
-        shown.add_column(column)
-    for card in found:
-        shown.add_row(card.architecture, _REPLAYS[card.replays], card.note)
-    return shown
+    show_packages(shown)
+    show_cards(shown, cards())
 
 
 def _described(name: str, folder: Path | None) -> dict[str, Any]:
