@@ -12,7 +12,7 @@ import torch
 from benchmarks.report import verdicts_table
 from benchmarks.rows import load, save
 
-NAMES = ("vocabulary", "replay", "overhead", "rowcache", "drift", "steering")
+NAMES = ("vocabulary", "replay", "overhead", "rules", "rowcache", "drift", "steering")
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ from benchmarks.models import denoiser, llama
 from benchmarks.report import Verdict
 from benchmarks.rows import Row, Rows
 from tabes.canvas import Canvas
-from tabes.catalogue import PRESETS
+from tabes.catalogue import PRESETS, Preset
 from tabes.decoding import Step
 from tabes.denoiser import Denoiser
 from tabes.parts import RANKINGS
@@ -74,9 +74,17 @@ def run() -> Iterator[Row]:
 
 
 def _cases() -> list[tuple[str, str]]:
-    local = [name for name, preset in PRESETS.items() if preset.ranking and not RANKINGS.find(preset.ranking).remembers]
+    local = [name for name, preset in PRESETS.items() if preset.ranking is not None and _is_plain(preset)]
     rankings = [(name, "most probable") for name in sorted(local)]
     return rankings + [("confidence", writer) for writer in WRITERS if writer != "most probable"]
+
+
+def _is_plain(preset: Preset) -> bool:
+    """Whether it differs from confidence in its order only."""
+    assert preset.ranking is not None
+    remembers = RANKINGS.find(preset.ranking).remembers
+    draws = preset.parameters.get("temperature", 0.0) > 0
+    return not remembers and not draws and preset.budget == "even" and preset.reviser is None
 
 
 def _decoding(model: Denoiser, ranking: str, writer: str) -> Iterator[Step]:

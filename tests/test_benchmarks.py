@@ -6,9 +6,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from benchmarks import accuracy, accuracy_report, drift, overhead, replay, rowcache, rows, steering, vocabulary
+from benchmarks import accuracy, accuracy_report, drift, overhead, replay, rowcache, rows, rules, steering, vocabulary
 from benchmarks.report import Verdict
 from benchmarks.rows import Rows
+
+from tabes.catalogue import PRESETS
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +93,25 @@ def test_a_steered_step_costs_what_its_parts_cost(monkeypatch: pytest.MonkeyPatc
     half = rows.load("steering")
     work = {who: half.median("50 % masked", who, "forward_equivalents") for who in ("confidence", "boe", "boe-dense")}
     assert work["confidence"] < work["boe"] < work["boe-dense"]
+
+
+def test_every_sampler_is_timed_against_a_plain_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"PUZZLES": 2, "CLUES": 70, "VOCABULARY": 60, "NEW": 16, "PROMPT": 4, "KEPT": 2, "REPEATS": 1}
+    for name, value in small.items():
+        monkeypatch.setattr(rules, name, value)
+    verdicts = reported(rules, "rules")
+    assert len(verdicts) == 2 * (len(PRESETS) + len(rules.MORE))
+    assert all(verdict.measured > 0 for verdict in verdicts)
+    work = rows.load("rules")
+    for case in ("sudoku", "words"):
+        one, other = (work.median(case, "confidence", f"{what}_flops") for what in ("rule", "plain"))
+        assert one == other, "a confidence step is a plain step to the ledger"
+
+
+def test_what_a_sampler_is_held_to() -> None:
+    assert rules.target("confidence") == 1.15
+    assert rules.target("confidence drawn at 0.7") == 2.0
+    assert rules.target("boe") is None
 
 
 def test_accuracy_is_measured_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

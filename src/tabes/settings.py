@@ -13,14 +13,17 @@ from typing import Any
 
 from tabes.errors import UsageError
 
-__all__ = ["Range", "Setting", "check", "describe", "setting"]
+__all__ = ["Range", "Setting", "as_in", "check", "describe", "setting"]
 
 _KEY = "tabes"
 
 
 @dataclass(frozen=True)
 class Range:
-    """The values that make sense; bounds that are None do not bind. `or_none`: None is one more."""
+    """The values that make sense: numbers within the bounds (None does not bind), or one of the choices, or either.
+
+    `or_none`: None is one more.
+    """
 
     least: float | None = None
     above: float | None = None
@@ -33,10 +36,10 @@ class Range:
     def __contains__(self, value: object) -> bool:
         if value is None:
             return self.or_none
-        if self.choices:
-            return any(value == choice and type(value) is type(choice) for choice in self.choices)
-        if not self._numeric:
+        if any(value == choice and type(value) is type(choice) for choice in self.choices):
             return True
+        if not self.numeric:
+            return not self.choices
         if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
             return False
         return (
@@ -47,19 +50,8 @@ class Range:
         )
 
     def __str__(self) -> str:
-        if self.choices:
-            text = " or ".join(repr(choice) for choice in self.choices)
-        elif self.least is not None and self.most is not None:
-            text = f"between {self.least} and {self.most}"
-        else:
-            bounds = (
-                ("{} or more", self.least),
-                ("above {}", self.above),
-                ("at most {}", self.most),
-                ("below {}", self.below),
-            )
-            text = " and ".join(words.format(value) for words, value in bounds if value not in (None, inf))
-        return text
+        words = [self._bounds] if self.numeric else []
+        return " or ".join(words + [repr(choice) for choice in self.choices])
 
     def refusal(self, value: object) -> str:
         """What a value outside must be instead."""
@@ -69,7 +61,21 @@ class Range:
         return "a whole number" if self.whole else "a number"
 
     @property
-    def _numeric(self) -> bool:
+    def _bounds(self) -> str:
+        if self.least is not None and self.most is not None:
+            return f"between {self.least} and {self.most}"
+        bounds = (
+            ("{} or more", self.least),
+            ("above {}", self.above),
+            ("at most {}", self.most),
+            ("below {}", self.below),
+        )
+        said = [words.format(value) for words, value in bounds if value not in (None, inf, -inf)]
+        return " and ".join(said) or ("a whole number" if self.whole else "a number")
+
+    @property
+    def numeric(self) -> bool:
+        """Whether numbers make sense."""
         return self.whole or any(bound is not None for bound in (self.least, self.above, self.most, self.below))
 
 
@@ -98,6 +104,12 @@ def setting(
     """A dataclass field that knows its range and its help."""
     span = Range(least, above, most, below, tuple(choices), whole, or_none or default is None)
     return field(default=default, metadata={_KEY: (span, help)})
+
+
+def as_in(part: type[Any], name: str, **default: Any) -> Any:
+    """The same parameter as the field `name` of `part`, its range and help said there once; maybe another `default`."""
+    one = next(known for known in fields(part) if known.name == name)
+    return field(metadata=one.metadata, **{"default": one.default, **default})
 
 
 def check(part: Any) -> None:

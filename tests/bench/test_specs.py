@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 
 import tabes
-from tabes.bench import parse_sampler, parse_samplers, parse_task
+from tabes.bench import SamplerSpec, parse_sampler, parse_samplers, parse_task
 from tabes.bench.specs import parse_parameters
 from tabes.budgets import TokensPerStep
 from tabes.errors import UnknownNameError, UsageError
 from tabes.rowcache import RowCache
 from tabes.sampling import PartSampler
+from tabes.suppression import Suppress
 from tabes.tasks import SudokuTask
 from tabes.writers import Categorical
 
@@ -31,6 +32,17 @@ def test_the_cache_wraps_the_model(text: str, every: int | str, guesser: tabes.D
     wrapped = parse_sampler(text).wrap(guesser)
     assert isinstance(wrapped, RowCache) and wrapped.every == every
     assert parse_sampler("confidence").wrap(guesser) is guesser
+
+
+def test_tokens_that_must_not_come_wrap_the_model(guesser: tabes.Denoiser) -> None:
+    spec = parse_sampler("confidence@suppress=3@cache=2@suppress=5")
+    wrapped = spec.wrap(guesser)
+    assert (spec.cache, spec.suppress) == (2, (3, 5))
+    assert isinstance(wrapped, Suppress) and wrapped.ids == (3, 5)
+    assert isinstance(wrapped.denoiser, RowCache)
+    assert parse_sampler("confidence@suppress=end", cache=8) == SamplerSpec(
+        "confidence@suppress=end", "confidence", {}, 8, ("end",)
+    )
 
 
 def test_shared_settings_hold_unless_the_sampler_says_otherwise() -> None:
@@ -75,6 +87,10 @@ def test_values_are_numbers_words_or_text(text: str, value: object) -> None:
         ("margin:top_k=1:top_k=2", "given twice"),
         ("margin@cash=4", "did you mean cache"),
         ("margin@4", "is not name=value"),
+        ("margin@suppress", "is not name=value"),
+        ("margin@suppress=eos", "suppress is 'eos'; give a token id"),
+        ("margin@suppress=-1", "suppress is -1"),
+        ("margin@cache=1@cache=2", "given twice"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_sentence(text: str, message: str) -> None:

@@ -113,5 +113,6 @@ def test_equal_values_go_to_the_lowest_row() -> None:
     "wrong", [{"by": "luck"}, {"rho": 0.0}, {"rho": 1.1}, {"delta": -0.1}, {"sure": 1.1}, {"most": 0}]
 )
 def test_wrong_choices_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=str(next(iter(wrong.values())))):
+    ((name, value),) = wrong.items()
+    with pytest.raises(UsageError, match=f"{name} is {value!r}; it must be"):
         Prefilter(**wrong)

@@ -79,18 +79,18 @@ def test_the_paper_to_the_letter_warns() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "message"),
     [
-        {"rule": "all"},
-        {"rule": "uncertain"},
-        {"rule": "uncertain", "count": 0},
-        {"rule": "uncertain", "share": 0.0},
-        {"rule": "uncertain", "share": 1.1},
-        {"rule": "uncertain", "count": 3, "share": 0.5},
-        {"rule": "masked", "count": 3},
-        {"rule": "masked", "share": 0.5},
+        ({"rule": "all"}, "rule is 'all'"),
+        ({"rule": "uncertain"}, "'uncertain' takes one of them"),
+        ({"rule": "uncertain", "count": 0}, "count is 0"),
+        ({"rule": "uncertain", "share": 0.0}, "share is 0.0"),
+        ({"rule": "uncertain", "share": 1.1}, "share is 1.1"),
+        ({"rule": "uncertain", "count": 3, "share": 0.5}, "probe_count=3 and probe_share=0.5"),
+        ({"rule": "masked", "count": 3}, "no other takes any"),
+        ({"rule": "masked", "share": 0.5}, "no other takes any"),
     ],
 )
-def test_wrong_choices_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="probe"):
+def test_wrong_choices_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         Probes(**wrong)

@@ -199,10 +199,13 @@ def test_a_users_objective_may_be_an_object_anywhere() -> None:
         ({"work": 0.0}, "work is 0.0"),
         ({"writes": 0}, "writes is 0"),
         ({"delta": "x"}, "delta is 'x'; it must be a number"),
-        ({"candidates": True}, "candidates is True; it must be a number"),
+        ({"candidates": True}, "candidates is True; it must be a whole number"),
         ({"floor_weight": -1.0}, "floor_weight is -1.0"),
         ({"floor_form": "flat"}, "floor_form is 'flat'"),
-        ({"expansion": 2.0}, "expansion is 2.0"),
+        ({"gate": 1}, "gate is 1; it must be False or True"),
+        ({"mix": "much"}, "mix is 'much'; it must be a number"),
+        ({"sign": 2}, "sign is 2; it must be 1 or -1"),
+        ({"expansion": 2.0}, "expansion is 2.0; it must be between 0 and 1 or 'gauss'"),
     ],
 )
 def test_wrong_parameters_are_refused_before_anything_runs(wrong: dict[str, Any], message: str) -> None:

@@ -1,9 +1,10 @@
 """Samplers and tasks written in one word, so that a command line can compare any of them.
 
-    NAME[:PARAMETER=VALUE]...[@cache=N]        confidence:tokens_per_step=2:temperature=0.5@cache=4
+    NAME[:PARAMETER=VALUE]...[@cache=N][@suppress=ID]...       confidence:tokens_per_step=2:temperature=0.5@cache=4
 
 Samplers in a list are separated by commas. `@cache=N` decodes with a full forward every N steps (`@cache=block`: once
-per block) and replays in between. Values are numbers, true, false, none, or else text.
+per block) and replays in between. `@suppress=ID` is a token that must not come (`@suppress=end`: the end-of-text
+tokens); there may be several. Values are numbers, true, false, none, or else text.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tabes.errors import UnknownNameError, UsageError
 from tabes.presets import sampler
 from tabes.rowcache import RowCache
 from tabes.sampling import Sampler
+from tabes.suppression import Suppress
 from tabes.tasks import TASKS, Task
 
 __all__ = ["SamplerSpec", "parse_parameters", "parse_sampler", "parse_samplers", "parse_task"]
@@ -28,18 +30,20 @@ _STEPS = frozenset({"num_steps", "tokens_per_step"})
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """A sampler by name with its parameters, and how often the row cache refreshes (None: no cache)."""
+    """A sampler by name with its parameters, how often the row cache refreshes (None: no cache), what must not come."""
 
     text: str
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     cache: int | Literal["block"] | None = None
+    suppress: tuple[int | Literal["end"], ...] = ()
 
     def build(self) -> Sampler:
         return sampler(self.name, **self.parameters)
 
     def wrap(self, model: AnyDenoiser) -> AnyDenoiser:
-        return model if self.cache is None else RowCache(model, self.cache)
+        model = model if self.cache is None else RowCache(model, self.cache)
+        return Suppress(model, self.suppress) if self.suppress else model
 
 
 def parse_sampler(
@@ -51,7 +55,8 @@ def parse_sampler(
     common = {key: value for key, value in (shared or {}).items() if value is not None}
     if own.keys() & _STEPS:
         common = {key: value for key, value in common.items() if key not in _STEPS}
-    return SamplerSpec(text.strip(), name, common | own, _cache(text, suffixes) if suffixes else cache)
+    options = {"cache": cache, "suppress": ()} | _options(text, suffixes)
+    return SamplerSpec(text.strip(), name, common | own, **options)
 
 
 def parse_samplers(
@@ -104,9 +109,23 @@ def _value(text: str) -> Any:
     return text
 
 
-def _cache(text: str, suffixes: Sequence[str]) -> int | Literal["block"] | None:
-    options = parse_parameters(suffixes, f"sampler '{text.strip()}'")
+def token(value: Any) -> int | Literal["end"]:
+    """What may follow `suppress`."""
+    if value == "end":
+        return "end"
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise UsageError(f"suppress is {value!r}; give a token id, or 'end' for the end-of-text tokens")
+    return value
+
+
+def _options(text: str, suffixes: Sequence[str]) -> dict[str, Any]:
+    """What stands after each @: one cache, any number of tokens to suppress."""
+    where, found = (
+        f"sampler '{text.strip()}'",
+        [suffix for suffix in suffixes if suffix.partition("=")[0] != "suppress"],
+    )
+    options = parse_parameters(found, where)
     for unknown in options.keys() - {"cache"}:
-        raise UnknownNameError("option after @", unknown, ("cache",))
-    every: int | Literal["block"] | None = options["cache"]
-    return every
+        raise UnknownNameError("option after @", unknown, ("cache", "suppress"))
+    tokens = [parse_parameters([suffix], where)["suppress"] for suffix in suffixes if suffix not in found]
+    return options | {"suppress": tuple(token(value) for value in tokens)}

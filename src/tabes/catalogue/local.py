@@ -105,7 +105,7 @@ PRESETS: dict[str, Preset] = {
         "blocks, differs where it leaves one; one with KLASS's reversed sign differs and is the reverse",
         departures="keeps to its block; no constant inside the logarithm",
     ),
-    "left_to_right": Preset(
+    "left-to-right": Preset(
         "lowest row first, as an autoregressive model",
         "",
         "local",

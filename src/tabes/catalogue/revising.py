@@ -22,7 +22,7 @@ PRESETS: dict[str, Preset] = {
         verified="dfm transitions to 1e-5; 20,000 draws against them, chi-square; beta 0 against mdlm",
         departures="the reference crashes without a nucleus, this does not",
     ),
-    "forward_backward": Preset(
+    "forward-backward": Preset(
         "a step back and a step forward at once: reveals twice as fast and masks half of it again",
         "Campbell et al. 2205.14987, as run in ReMDM 2503.00307",
         "revising",
@@ -75,7 +75,7 @@ PRESETS: dict[str, Preset] = {
         "fills most of the rows, replaces tokens for a while, fills the rest",
         "ReMDM 2503.00307",
         "revising",
-        kernel="remdm-loop",
+        kernel="remdm_loop",
         parameters=_NUCLEUS | {"eta": 0.055},
         cost="reads revealed rows only; a call only in steps that reveal something, and one more for what is left",
         choose="fewer steps than tokens; with more steps than tokens eta 0.02",

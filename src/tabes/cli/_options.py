@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
@@ -16,8 +17,10 @@ __all__ = [
     "Json",
     "Model",
     "NumSteps",
+    "Suppressed",
     "Temperature",
     "every",
+    "tokens",
 ]
 
 Model = Annotated[
@@ -42,6 +45,12 @@ CacheEvery = Annotated[
         "or was just written. Cheaper, slightly less exact.",
     ),
 ]
+Suppressed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--suppress", metavar="ID|end", help="A token that must not come; end: the end-of-text tokens. Repeatable."
+    ),
+]
 Dtype = Annotated[str | None, typer.Option(help="Weights as float32 (default), bfloat16, float16, float64 or auto.")]
 Device = Annotated[str | None, typer.Option(help="Where to run, such as cpu or cuda.")]
 
@@ -55,3 +64,13 @@ def every(text: str | None) -> int | Literal["block"] | None:
     if text.isdigit():
         return int(text)
     raise UsageError(f"--cache-every is '{text}'; give a number of steps from 1 on, or 'block'")
+
+
+def tokens(texts: Sequence[str] | None) -> tuple[int | Literal["end"], ...] | None:
+    """The values of --suppress."""
+    found: list[int | Literal["end"]] = []
+    for text in texts or ():
+        if text != "end" and not text.isdecimal():
+            raise UsageError(f"--suppress is '{text}'; give a token id, or 'end' for the end-of-text tokens")
+        found.append("end" if text == "end" else int(text))
+    return tuple(found) or None

@@ -21,7 +21,7 @@ def compare(
             "--samplers",
             "-s",
             help="Names separated by commas; the others are compared with the first. Parameters after ':', the row "
-            "cache after '@': margin:tokens_per_step=2@cache=4",
+            "cache and tokens that must not come after '@': margin:num_steps=9@cache=4@suppress=end",
         ),
     ] = "confidence,margin,entropy,random",
     task: Annotated[str, typer.Option(help="What to decode; parameters after ':' as in sudoku:clues=28.")] = "sudoku",
@@ -50,6 +50,9 @@ def compare(
       tabes compare --model sudoku --samplers confidence,margin,entropy,random
     What do two tokens at once, or the row cache, save and cost?
       tabes compare -s confidence,confidence:tokens_per_step=2,confidence@cache=4
+    What does another budget, or a reviser, do to a rule?
+      tabes compare -s confidence,confidence:budget=threshold:threshold=0.8
+      tabes compare -s confidence,confidence:reviser=loop:loops=8
     """
     import tabes
     from tabes.bench import parse_samplers, parse_task, run, summarise, write_rows

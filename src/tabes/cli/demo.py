@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-_SAMPLERS = "confidence,boe,boe-verify,left_to_right,random,confidence@cache=4"
+_SAMPLERS = "confidence,boe,boe-verify,left-to-right,random,confidence@cache=4"
 
 
 def demo(
