@@ -9,8 +9,10 @@ export TOKENIZERS_PARALLELISM := false
 demo: $(READY)
 	$(BIN)/tabes demo --out demo
 
+test check test-all: export OMP_NUM_THREADS := 1
+
 test: wheels
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 # The tests that need more to be downloaded as well.
 test-all: wheels
@@ -22,7 +24,7 @@ check: wheels
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 bench: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks

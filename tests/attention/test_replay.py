@@ -137,7 +137,8 @@ def test_the_gradient_is_that_of_detached_attention_outputs(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["llama-grouped", "modernbert", "albert", "roberta", "deberta-v2", "roformer", "llada", "dream", "mdlm", "sedd"]
+    "name",
+    ["llama-grouped", "modernbert", "albert", "roberta", "deberta-v2", "roformer", "llada", "dream", "mdlm", "sedd"],
 )
 @pytest.mark.parametrize(
     ("length", "rows"), [(1, [[0]]), (2, [[1], [0]]), (7, [[6, 0, 3], [1, 2, 5]]), (33, [[32, 1, 17, 16, 8]])]
@@ -154,7 +155,9 @@ def test_odd_sizes(name: str, length: int, rows: list[list[int]]) -> None:
         torch.testing.assert_close(hidden_BRd[b], expected_Rd, rtol=0, atol=family.tolerance)
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2-grouped", "bert", "modernbert", "deberta-v2", "llada", "dream", "mdlm-timed"])
+@pytest.mark.parametrize(
+    "name", ["llama", "qwen2-grouped", "bert", "modernbert", "deberta-v2", "llada", "dream", "mdlm-timed"]
+)
 def test_bfloat16_is_close_to_float32(name: str) -> None:
     canvas, results = ragged(), []
     for dtype in (torch.float32, torch.bfloat16):

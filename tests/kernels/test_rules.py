@@ -19,7 +19,7 @@ from tabes.schedules import LogLinearSchedule
 from tests.conftest import MASK
 
 NAMES = ["mdlm", "mdlm-nucleus", "remdm", "remdm-cap", "remdm-rescale", "remdm-conf", "remdm-loop", "dfm"]
-NAMES += ["forward_backward"]
+NAMES += ["forward-backward"]
 REVISING: list[Kernel] = [
     ReMDM(eta=0.3),
     ReMDM(rate="rescale", eta=0.5),
