@@ -10,7 +10,7 @@ import sys
 
 import tabes
 
-RULES = ("left_to_right", "random", "confidence", "margin", "entropy", "boe", "lookahead")
+RULES = ("left-to-right", "random", "confidence", "margin", "entropy", "boe", "lookahead")
 
 
 def main() -> None:

@@ -24,9 +24,9 @@ def samplers() -> tuple[str, ...]:
 
 
 def preset_of(name: str) -> Preset:
-    """The preset called `name`; a ranking or kernel without one is its own."""
-    if name in PRESETS:
-        return PRESETS[name]
+    """The preset called `name`; a ranking or kernel without one is its own. Presets are spelled with hyphens."""
+    if name.replace("_", "-") in PRESETS:
+        return PRESETS[name.replace("_", "-")]
     if name in _without_preset(RANKINGS):
         return Preset(_summary(RANKINGS.find(name)), ranking=name)
     if name in _without_preset(KERNELS):

@@ -104,8 +104,8 @@ def _used_blocks(canvas: Canvas) -> Tensor:
     """The blocks with masks in their order, and -1 behind the last."""
     masked_BL = canvas.masked_BL
     K = max(int(canvas.block_BL.max()) + 1, 1)
-    used_BK = torch.zeros(masked_BL.shape[0], K, dtype=torch.bool, device=masked_BL.device)
-    used_BK = used_BK.scatter_reduce(1, canvas.block_BL.clamp(min=0), masked_BL, "amax")
+    counts_BK = torch.zeros(masked_BL.shape[0], K, dtype=torch.int64, device=masked_BL.device)
+    used_BK = counts_BK.scatter_add(1, canvas.block_BL.clamp(min=0), masked_BL.long()) > 0
     order_BK = (~used_BK).long().argsort(dim=1, stable=True)
     places_K = torch.arange(K, device=used_BK.device)
     blocks_BK = torch.where(places_K < used_BK.sum(1, keepdim=True), order_BK, -1)

@@ -26,7 +26,7 @@ from tabes.settings import setting
 __all__ = ["ReMDMLoop"]
 
 
-@KERNELS.register("remdm-loop")
+@KERNELS.register("remdm_loop")
 @dataclass(frozen=True)
 class ReMDMLoop(Kernel):
     """Fills a share of the rows, then masks and reveals at that share for a while, then fills the rest."""

@@ -26,7 +26,7 @@ from tabes.view import View
 __all__ = ["BoeVerify"]
 
 
-@RANKINGS.register("boe-verify")
+@RANKINGS.register("boe_verify")
 @dataclass(frozen=True)
 class BoeVerify(Boe):
     """Parameters of `boe`, and how many rows are verified, how far ahead."""
