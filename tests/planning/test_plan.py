@@ -69,6 +69,10 @@ def test_the_resident_set_grows_by_what_was_planned(way: str, measured: tuple[Pl
     assert getattr(planned, way) == pytest.approx(real["resident"][way], rel=0.1)
 
 
+def test_a_family_stands_for_its_first_model() -> None:
+    assert plan("sedd", length=64).parameters == plan("louaaron/sedd-small", length=64).parameters
+
+
 @pytest.mark.parametrize(
     ("name", "numbers", "per_row"),
     [

@@ -160,7 +160,8 @@ PRESETS: dict[str, Preset] = {
         reviser="least_certain",
         parameters={"certainty": "written"},
         cost="nothing more",
-        choose="ReMDM's idea at a fixed number of tokens per step, so that rules can be compared at equal steps",
+        choose="one token a step: a point or two above confidence on both models measured, for no work "
+        "(docs/rules.md); ReMDM's idea at a fixed number of tokens per step",
         source="the paper's confidence schedule; the count is ours",
         verified="known answers, limits and invariants; nothing taken back against confidence",
         departures="a fixed number is taken back where the paper draws it",

@@ -29,6 +29,7 @@ from tabes.attention import registered
 from tabes.errors import ModelError
 from tabes.models import guard
 from tabes.models.backbone import Backbone
+from tabes.models.cards import cards
 from tabes.models.families import Checkpoint, dream, hub, llada, llada_moe, mdlm, sedd
 from tabes.models.families.dit import DiT
 from tabes.models.families.dit_files import section, sizes_of
@@ -66,14 +67,17 @@ def fake_network(name: str, dtype: torch.dtype | None, revision: str | None = No
 
 
 def _checkpoint(name: str, revision: str | None) -> Checkpoint:
-    """Published sizes need no connection."""
+    """Published sizes need no connection; the name of a family stands for the first of its models."""
     folder = bundled.folder(name)
     name = name if folder is None else str(folder)
-    if name in PUBLISHED and not Path(name).exists():
-        return Checkpoint(name, PUBLISHED[name])
+    if not Path(name).exists():
+        name = next((one for card in cards() if card.name == name for one in card.repositories), name)
+        if name in PUBLISHED:
+            return Checkpoint(name, PUBLISHED[name])
     guard.check_folder(Path(name))
-    hub.check_name(name, revision)
-    checkpoint = Checkpoint.find(name, revision)
+    with guard.quiet():
+        hub.check_name(name, revision)
+        checkpoint = Checkpoint.find(name, revision)
     if checkpoint is None:
         raise ModelError(f"{name} has a config.json that cannot be read")
     return checkpoint
