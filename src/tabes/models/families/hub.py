@@ -32,7 +32,9 @@ def check_name(name: str, revision: str | None) -> None:
 
 
 def _fetch(name: str, revision: str | None) -> None:
-    folder = f"give the folder that holds its files, such as ./{name.rpartition('/')[2] or 'checkpoint'}"
+    folder = "give the folder that holds its files"
+    if not name.startswith("."):
+        folder += f", such as ./{name.rpartition('/')[2] or 'checkpoint'}"
     try:
         hf_hub_download(name, "config.json", revision=revision)
     except HFValidationError:
