@@ -82,6 +82,7 @@ def test_apply_refuses(writes: dict[tuple[int, int], int], remask: list[tuple[in
         ({"rows": [[]]}, "the prompt is empty"),
         ({"max_new_tokens": -1}, "max_new_tokens is -1"),
         ({"block_length": 0}, "block_length is 0"),
+        ({"block_length": 1.5}, "block_length is 1.5; it must be a whole number"),
         ({"attention_mask": torch.ones(1, 5)}, "attention_mask has the shape"),
         ({"position_ids": torch.ones(1, 5)}, "position_ids have the shape"),
     ],

@@ -158,8 +158,9 @@ def _padding(attention_mask: Tensor | None, prompt_BP: Tensor, new: int) -> Tens
 
 
 def _blocks(writable_BL: Tensor, positions_BL: Tensor, block_length: int | None) -> Tensor:
-    if block_length is not None and block_length < 1:
-        raise UsageError(f"block_length is {block_length}; it must be 1 or more")
+    whole = isinstance(block_length, int) and not isinstance(block_length, bool)
+    if block_length is not None and (not whole or block_length < 1):
+        raise UsageError(f"block_length is {block_length!r}; it must be a whole number, 1 or more")
     if block_length is None:
         return torch.zeros_like(positions_BL)
     first_B1 = torch.where(writable_BL, positions_BL, _NO_BLOCK).amin(1, keepdim=True)
