@@ -106,7 +106,24 @@ def _mask_id(name: str, tokenizer: Any, config: Any, card: Card | None, given: i
     mask_id = _id(tokenizer, config, "mask_token_id", None if card is None else card.mask)
     if mask_id is None:
         raise ModelError(f"{name} has no mask token in its tokenizer or config; pass mask_token_id=")
+    _check_mask(name, mask_id, tokenizer, config)
     return mask_id
+
+
+def _check_mask(name: str, mask_id: int, tokenizer: Any, config: Any) -> None:
+    """A tokenizer of another model would have the wrong rows filled, without a word."""
+    said = _id(None, config, "mask_token_id")
+    if said is not None and said != mask_id:
+        raise ModelError(
+            f"the tokenizer says the mask of {name} is {mask_id}, its config says {said}: give the tokenizer that "
+            "belongs to it, or pass mask_token_id="
+        )
+    for role in ("pad", "eos", "bos", "unk"):
+        if getattr(tokenizer, f"{role}_token_id", None) == mask_id:
+            raise ModelError(
+                f"the tokenizer's {role} token has the id {mask_id}, which is the mask of {name}: give a tokenizer "
+                "without it, or pass mask_token_id="
+            )
 
 
 def _with_mask(tokenizer: Any, mask_id: int) -> Any:

@@ -51,7 +51,9 @@ Suppressed = Annotated[
         "--suppress", metavar="ID|end", help="A token that must not come; end: the end-of-text tokens. Repeatable."
     ),
 ]
-Dtype = Annotated[str | None, typer.Option(help="Weights as float32 (default), bfloat16, float16, float64 or auto.")]
+Dtype = Annotated[
+    str | None, typer.Option(help="Weights as float32, bfloat16, float16 or float64. Default: those of the files.")
+]
 Device = Annotated[str | None, typer.Option(help="Where to run, such as cpu or cuda.")]
 
 
