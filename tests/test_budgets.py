@@ -189,3 +189,9 @@ def test_two_ways_to_say_how_many_exclude_each_other() -> None:
         sampler("confidence", budget="curv")
     with pytest.raises(TabesError, match="unknown parameter of budget 'curve' 'tokens_per_step'"):
         sampler("confidence", budget="curve", tokens_per_step=3)
+
+
+@pytest.mark.parametrize("what", ["budget", "reviser"])
+def test_a_part_that_is_no_name_and_no_part(what: str) -> None:
+    with pytest.raises(TabesError, match=f"{what} is 3; give a name"):
+        sampler("confidence", **{what: 3})

@@ -88,6 +88,10 @@ def _kernel(name: str, preset: Preset, given: Mapping[str, Any], parameters: Map
 def _parts(name: str, preset: Preset, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Sampler:
     assert preset.ranking is not None
     budget, reviser = given.get("budget"), given.get("reviser", preset.reviser)
+    for what, value, kind in (("budget", budget, Budget), ("reviser", reviser, Reviser)):
+        if value is not None and not isinstance(value, str | kind):
+            more = "; a number of tokens is tokens_per_step" if what == "budget" else ""
+            raise UsageError(f"{what} is {value!r}; give a name (tabes samplers lists them) or a {kind.__name__}{more}")
     chosen = _budget_name(preset, given) if budget is None else budget
     homes: list[tuple[Registry[Any], Any]] = [(RANKINGS, preset.ranking), (BUDGETS, chosen), (REVISERS, reviser)]
     own = _shared_out(name, preset, [(one, part) for one, part in homes if isinstance(part, str)], parameters)
