@@ -4,7 +4,8 @@
 
 at every step, and after the last mask of a block in up to `max_post_steps` more forwards, until one edits nothing.
 The token editing of LLaDA2.1, as the diffusers library's BlockRefinementScheduler has it. A token is never edited in
-the step that writes it. Reduces to the locked-in rule at threshold 1.
+the step that writes it. Reduces to the locked-in rule at threshold 1 with no post steps (these
+cost an idle forward a block).
 """
 
 from __future__ import annotations
